@@ -1,0 +1,160 @@
+"""Java tools and RocketMQ's jars, prepared once.
+
+`classpath()` copies the jars named in `java/pom.xml` and compiles the peer into `.cache/`, keyed
+by content: a changed source compiles again, a changed pom resolves again. A file lock lets parallel
+test workers share the work. `python -m interop.toolchain` prepares everything ahead of a run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+JAVA_DIR = Path(__file__).parent / "java"
+POM = JAVA_DIR / "pom.xml"
+RESOURCES = JAVA_DIR / "src" / "main" / "resources"
+CACHE_DIR = Path(__file__).parent / ".cache"
+
+APT_PACKAGES = ("default-jdk-headless", "maven")
+APT_TIMEOUT_S = 900
+RESOLVE_TIMEOUT_S = 900
+COMPILE_TIMEOUT_S = 120
+# RocketMQ 5.5 runs on Java 8, but the flags that open JDK internals to it need 11.
+JAVA_RELEASE = "11"
+
+
+class ToolchainError(RuntimeError):
+    """A tool is missing or failed; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Absolute paths of the programs in use."""
+
+    java: str
+    javac: str
+    mvn: str
+
+
+@functools.cache
+def tools() -> Tools:
+    """Find the Java tools, installing them where this process may do so."""
+    if _missing() and _may_install():
+        with _lock():
+            _install()
+    missing = _missing()
+    if missing:
+        raise ToolchainError(
+            f"{', '.join(missing)} not found on PATH. Install a JDK (11 or newer) and Maven, on "
+            f"Debian or Ubuntu: apt-get install {' '.join(APT_PACKAGES)}"
+        )
+    return Tools(_which("java"), _which("javac"), _which("mvn"))
+
+
+@functools.cache
+def classpath() -> str:
+    """Return the class path with the peer, our log settings and RocketMQ; build what is missing."""
+    sources = sorted(JAVA_DIR.rglob("*.java"))
+    found = tools()
+    with _lock():
+        jars = _built("lib", [POM], functools.partial(_copy_jars, found))
+        compile_to = functools.partial(_compile, found, sources, jars)
+        classes = _built("classes", [POM, *sources], compile_to)
+    # Ours first: RocketMQ takes the first logging configuration of that name.
+    return os.pathsep.join([str(classes), str(RESOURCES), f"{jars}/*"])
+
+
+def _which(name: str) -> str:
+    return shutil.which(name) or ""
+
+
+def _missing() -> list[str]:
+    return [name for name in ("java", "javac", "mvn") if not _which(name)]
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and bool(_which("apt-get"))
+
+
+def _install() -> None:
+    if not _missing():
+        return  # Another worker did it while we waited for the lock.
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update"], APT_TIMEOUT_S, env)
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *APT_PACKAGES]
+    _run(install, APT_TIMEOUT_S, env)
+
+
+def _copy_jars(found: Tools, target: Path) -> None:
+    options = [f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
+    goal = [found.mvn, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    _run([*goal, *options], RESOLVE_TIMEOUT_S)
+
+
+def _compile(found: Tools, sources: list[Path], jars: Path, target: Path) -> None:
+    options = ["--release", JAVA_RELEASE, "-encoding", "UTF-8", "-cp", f"{jars}/*"]
+    files = [str(source) for source in sources]
+    _run([found.javac, *options, "-d", str(target), *files], COMPILE_TIMEOUT_S)
+
+
+def _built(name: str, inputs: Iterable[Path], build: Callable[[Path], None]) -> Path:
+    """Return the directory built from these inputs; it exists only if its build succeeded."""
+    final = CACHE_DIR / f"{name}-{_digest(inputs)}"
+    if not final.exists():
+        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=CACHE_DIR) as scratch:
+            made = Path(scratch) / name
+            made.mkdir()
+            build(made)
+            made.rename(final)
+    return final
+
+
+def _digest(inputs: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    CACHE_DIR.mkdir(exist_ok=True)
+    with (CACHE_DIR / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], timeout_s: float, env: dict[str, str] | None = None) -> None:
+    print("interop:", " ".join(command[:6]), "...", file=sys.stderr, flush=True)
+    try:
+        # Progress belongs on stderr; stdout may be read by a program.
+        subprocess.run(command, check=True, stdout=sys.stderr, timeout=timeout_s, env=env)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise ToolchainError(f"{Path(command[0]).name} failed: {error}") from error
+
+
+def main() -> int:
+    """Prepare and say what was found."""
+    try:
+        found = tools()
+        for name in ("java", "javac", "mvn"):
+            print(f"{name}: {getattr(found, name)}")
+        print(f"classpath: {classpath()}")
+    except ToolchainError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

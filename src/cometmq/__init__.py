@@ -1,0 +1,3 @@
+"""CometMQ: RocketMQ's messaging system in Python, with Spark as its data pipeline."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,764 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of `_reference.py`: the same functions at byte level.
+
+Formats and rules are told there and in `layout.py`; here is only what makes them quick: pointers
+instead of slices, no object per record, one checksum pass. A differential test holds both equal.
+"""
+
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from . import java
+from .errors import IllegalMessage
+from .properties import without_property
+from .scan import Damage, Run, Scan, Selection, Stop
+
+ctypedef const uint8_t* bytes_t
+
+cdef enum:
+    BORN_V6 = 0x10
+    STORE_V6 = 0x20
+    TRANSACTION = 0xC
+    COMMIT = 0x8
+    ROLLBACK = 0xC
+    FILE_END = 8
+    FIXED_MIN = 91
+    ENTRY = 20
+    KEY = 20
+    SEAL = 20
+    SEAL_NAME = 9
+    TOPIC_MAX = 255
+    PROPERTIES_MAX = 32767
+    INDEX_HEADER = 40
+    INDEX_ITEM = 20
+    HOLE_SIZE = 0x7FFFFFFF
+
+cdef uint32_t V1 = 0xDAA320A7
+cdef uint32_t V2 = 0xDAA320AB
+cdef uint32_t BLANK = 0xCBD43194
+cdef const char* SEAL_PREFIX = b"__CRC32#\x01"
+cdef const char* SCHEDULE = b"SCHEDULE_TOPIC_XXXX"
+cdef enum:
+    SCHEDULE_SIZE = 19
+
+# Damage as the checks return it; the numbers are those of scan.Damage.
+cdef enum:
+    BAD_SIZE = -1
+    BAD_MAGIC = -2
+    BAD_POSITION = -3
+    BAD_LENGTHS = -4
+    BAD_CHECKSUM = -5
+    BAD_QUEUE_OFFSET = -6
+
+
+# -- numbers in big-endian order ------------------------------------------------------------------
+
+cdef inline uint32_t get32(bytes_t p) noexcept nogil:
+    return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | p[3]
+
+
+cdef inline uint64_t get64(bytes_t p) noexcept nogil:
+    return (<uint64_t>get32(p) << 32) | get32(p + 4)
+
+
+cdef inline void put32(uint8_t* p, uint32_t value) noexcept nogil:
+    p[0] = value >> 24
+    p[1] = (value >> 16) & 0xFF
+    p[2] = (value >> 8) & 0xFF
+    p[3] = value & 0xFF
+
+
+cdef inline void put64(uint8_t* p, uint64_t value) noexcept nogil:
+    put32(p, <uint32_t>(value >> 32))
+    put32(p + 4, <uint32_t>value)
+
+
+# -- CRC-32, eight bytes at a time ----------------------------------------------------------------
+
+cdef uint32_t[8][256] CRC
+
+
+cdef void make_crc_tables() noexcept:
+    cdef uint32_t value
+    cdef int i, table, _
+    for i in range(256):
+        value = i
+        for _ in range(8):
+            value = (value >> 1) ^ (0xEDB88320 if value & 1 else 0)
+        CRC[0][i] = value
+    for table in range(1, 8):
+        for i in range(256):
+            value = CRC[table - 1][i]
+            CRC[table][i] = (value >> 8) ^ CRC[0][value & 0xFF]
+
+
+make_crc_tables()
+
+
+cdef uint32_t crc31(bytes_t p, Py_ssize_t size) noexcept nogil:
+    """CRC-32 without its sign bit, as RocketMQ keeps it."""
+    cdef uint32_t crc = ~<uint32_t>0, low, high
+    while size >= 8:
+        low = crc ^ (p[0] | (<uint32_t>p[1] << 8) | (<uint32_t>p[2] << 16) | (<uint32_t>p[3] << 24))
+        high = p[4] | (<uint32_t>p[5] << 8) | (<uint32_t>p[6] << 16) | (<uint32_t>p[7] << 24)
+        crc = (CRC[7][low & 0xFF] ^ CRC[6][(low >> 8) & 0xFF]
+               ^ CRC[5][(low >> 16) & 0xFF] ^ CRC[4][low >> 24]
+               ^ CRC[3][high & 0xFF] ^ CRC[2][(high >> 8) & 0xFF]
+               ^ CRC[1][(high >> 16) & 0xFF] ^ CRC[0][high >> 24])
+        p += 8
+        size -= 8
+    while size:
+        crc = (crc >> 8) ^ CRC[0][(crc ^ p[0]) & 0xFF]
+        p += 1
+        size -= 1
+    return ~crc & <uint32_t>0x7FFFFFFF
+
+
+cdef void put_digits(uint8_t* p, uint32_t crc) noexcept nogil:
+    cdef int i
+    for i in range(10):
+        p[i] = 48 + crc % 10
+        crc //= 10
+    p[10] = 2
+
+
+# -- encode ---------------------------------------------------------------------------------------
+
+def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t queue_offset,
+                  int64_t physical_offset, int64_t store_timestamp, bytes store_host, bint sealed):
+    cdef str topic = message.topic
+    cdef bytes body = message.body
+    cdef bytes properties = message.properties
+    cdef bytes born_host = message.born_host
+    cdef Py_ssize_t topic_size = 0, body_size = PyBytes_GET_SIZE(body)
+    cdef const char* topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
+    if not 0 < topic_size <= TOPIC_MAX:
+        raise IllegalMessage(f"topic has {topic_size} bytes, 1 to {TOPIC_MAX} are allowed")
+    if sealed and b"__CRC32#" in properties:
+        properties = without_property(properties, b"__CRC32#")
+    cdef Py_ssize_t plain_size = PyBytes_GET_SIZE(properties)
+    cdef bint closing = (sealed and plain_size > 0
+                         and PyBytes_AS_STRING(properties)[plain_size - 1] != 2)
+    cdef Py_ssize_t properties_size = plain_size + closing + (SEAL if sealed else 0)
+    if properties_size > PROPERTIES_MAX:
+        raise IllegalMessage(
+            f"properties have {properties_size} bytes, {PROPERTIES_MAX} are allowed"
+        )
+    cdef uint32_t sys_flag = <uint32_t><int64_t>message.sys_flag
+    sys_flag &= ~<uint32_t>(BORN_V6 | STORE_V6)
+    cdef Py_ssize_t born_size = host_size(born_host), store_size = host_size(store_host)
+    if born_size == 20:
+        sys_flag |= BORN_V6
+    if store_size == 20:
+        sys_flag |= STORE_V6
+    cdef int topic_field = 2 if topic_size > 127 else 1
+    cdef Py_ssize_t size = (74 + born_size + store_size + body_size + topic_field + topic_size
+                            + properties_size)
+    if position + size + FILE_END > limit:
+        return 0
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+    if position < 0 or position + size > buffer.len:
+        PyBuffer_Release(&buffer)
+        raise ValueError("the record lies outside the buffer")
+    cdef uint8_t* start = <uint8_t*>buffer.buf + position
+    cdef uint8_t* p = start
+    try:
+        put32(p + 4, V2 if topic_field == 2 else V1)
+        put32(p + 8, crc31(<bytes_t>PyBytes_AS_STRING(body), body_size))
+        put32(p + 12, <uint32_t><int32_t>message.queue_id)
+        put32(p + 16, <uint32_t><int32_t>message.flag)
+        put64(p + 20, queue_offset)
+        put64(p + 28, physical_offset)
+        put32(p + 36, sys_flag)
+        put64(p + 40, <uint64_t><int64_t>message.born_timestamp)
+        p += 48
+        memcpy(p, PyBytes_AS_STRING(born_host), born_size)
+        p += born_size
+        put64(p, store_timestamp)
+        memcpy(p + 8, PyBytes_AS_STRING(store_host), store_size)
+        p += 8 + store_size
+        put32(p, <uint32_t><int32_t>message.reconsume_times)
+        put64(p + 4, <uint64_t><int64_t>message.prepared_transaction_offset)
+        put32(p + 12, <uint32_t>body_size)
+        memcpy(p + 16, PyBytes_AS_STRING(body), body_size)
+        p += 16 + body_size
+        if topic_field == 2:
+            p[0] = topic_size >> 8
+            p += 1
+        p[0] = topic_size & 0xFF
+        memcpy(p + 1, topic_text, topic_size)
+        p += 1 + topic_size
+        p[0] = properties_size >> 8
+        p[1] = properties_size & 0xFF
+        memcpy(p + 2, PyBytes_AS_STRING(properties), plain_size)
+        p += 2 + plain_size
+        if closing:
+            p[0] = 2
+            p += 1
+        put32(start, <uint32_t>size)
+        if sealed:
+            memcpy(p, SEAL_PREFIX, SEAL_NAME)
+            put_digits(p + SEAL_NAME, crc31(start, size - SEAL))
+    finally:
+        PyBuffer_Release(&buffer)
+    return size
+
+
+cdef Py_ssize_t host_size(bytes host) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(host)
+    if size != 8 and size != 20:
+        raise IllegalMessage(f"a packed host has 8 or 20 bytes, not {size}")
+    return size
+
+
+# -- check ----------------------------------------------------------------------------------------
+
+cdef struct Parts:
+    Py_ssize_t store_time
+    Py_ssize_t body
+    Py_ssize_t body_size
+    Py_ssize_t topic
+    Py_ssize_t topic_size
+    Py_ssize_t properties
+    Py_ssize_t properties_size
+
+
+cdef bint find_parts(bytes_t record, Py_ssize_t size, Parts* parts) noexcept nogil:
+    """Where the parts lie, counted from the record's start; 0 when the lengths don't add up."""
+    cdef uint32_t sys_flag = get32(record + 36)
+    parts.store_time = 48 + (20 if sys_flag & BORN_V6 else 8)
+    cdef Py_ssize_t at = parts.store_time + 8 + (20 if sys_flag & STORE_V6 else 8) + 12
+    if at + 4 > size:
+        return 0
+    parts.body_size = <int32_t>get32(record + at)
+    parts.body = at + 4
+    cdef int topic_field = 1 if record[7] == 0xA7 else 2
+    at = parts.body + parts.body_size
+    if parts.body_size < 0 or at + topic_field > size:
+        return 0
+    if topic_field == 1:
+        parts.topic_size = record[at] if record[at] < 128 else -1
+    else:
+        parts.topic_size = (record[at] << 8) | record[at + 1]
+        if parts.topic_size >= 0x8000:
+            return 0
+    parts.topic = at + topic_field
+    at = parts.topic + parts.topic_size
+    if parts.topic_size < 0 or at + 2 > size:
+        return 0
+    parts.properties_size = (record[at] << 8) | record[at + 1]
+    parts.properties = at + 2
+    return parts.properties_size < 0x8000 and at + 2 + parts.properties_size == size
+
+
+cdef bint checksum_holds(bytes_t record, Py_ssize_t size, Parts* parts) noexcept nogil:
+    cdef bytes_t tail = record + size - SEAL
+    cdef uint8_t[11] digits
+    cdef bint named, matches
+    if parts.properties_size >= SEAL:
+        named = memcmp(tail, SEAL_PREFIX, SEAL_NAME) == 0
+        if named or ends_in_digits(tail):
+            put_digits(digits, crc31(record, size - SEAL))
+            matches = memcmp(digits, tail + SEAL_NAME, 11) == 0
+            if named or matches:
+                return named and matches
+        if memchr(tail, 0, SEAL) != NULL:
+            return 0
+    elif parts.properties_size and memchr(record + parts.properties, 0,
+                                          parts.properties_size) != NULL:
+        return 0
+    return parts.body_size == 0 or crc31(record + parts.body, parts.body_size) == get32(record + 8)
+
+
+cdef bint ends_in_digits(bytes_t tail) noexcept nogil:
+    cdef int i
+    if tail[SEAL - 1] != 2:
+        return 0
+    for i in range(SEAL_NAME, SEAL - 1):
+        if not 48 <= tail[i] <= 57:
+            return 0
+    return 1
+
+
+cdef Py_ssize_t check(bytes_t record, Py_ssize_t room, int64_t physical,
+                      Parts* parts) noexcept nogil:
+    if room < FILE_END:
+        return BAD_SIZE
+    cdef uint32_t magic = get32(record + 4)
+    if magic == BLANK:
+        return 0
+    if magic != V1 and magic != V2:
+        return BAD_MAGIC
+    cdef Py_ssize_t size = <int32_t>get32(record)
+    if size < FIXED_MIN or size > room:
+        return BAD_SIZE
+    if <int64_t>get64(record + 28) != physical:
+        return BAD_POSITION
+    if not find_parts(record, size, parts):
+        return BAD_LENGTHS
+    return size if checksum_holds(record, size, parts) else BAD_CHECKSUM
+
+
+def check_record(view, Py_ssize_t position, Py_ssize_t end, int64_t physical_offset):
+    cdef Py_buffer buffer
+    cdef Parts parts
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        require_range(&buffer, position, end)
+        return check(<bytes_t>buffer.buf + position, end - position, physical_offset, &parts)
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+cdef int require_range(Py_buffer* buffer, Py_ssize_t start, Py_ssize_t end) except -1:
+    if start < 0 or end > buffer.len:
+        raise ValueError(f"range {start} to {end} lies outside a buffer of {buffer.len} bytes")
+    return 0
+
+
+# -- scan -----------------------------------------------------------------------------------------
+
+cdef class Growing:
+    """Bytes that grow."""
+    cdef uint8_t* data
+    cdef Py_ssize_t size, room
+    cdef int64_t first_offset
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef uint8_t* extend(self, Py_ssize_t more) except NULL:
+        cdef uint8_t* moved
+        if self.size + more > self.room:
+            self.room = max(self.room * 2, 256)
+            moved = <uint8_t*>realloc(self.data, self.room)
+            if moved == NULL:
+                raise MemoryError
+            self.data = moved
+        self.size += more
+        return self.data + self.size - more
+
+    cdef bytes copy(self):
+        return PyBytes_FromStringAndSize(<char*>self.data, self.size)
+
+
+cdef struct Text:
+    bytes_t at
+    Py_ssize_t size
+
+
+# The properties that dispatch looks at; the last one of a name counts.
+cdef struct Known:
+    Text tags
+    Text keys
+    Text unique
+    Text delay
+
+
+cdef void find_known(bytes_t p, Py_ssize_t size, Known* known) noexcept nogil:
+    cdef bytes_t end = p + size
+    cdef bytes_t entry_end
+    cdef bytes_t name_end
+    cdef Text value
+    memset(known, 0, sizeof(Known))
+    while p < end:
+        entry_end = <bytes_t>memchr(p, 2, end - p)
+        if entry_end == NULL:
+            entry_end = end
+        name_end = <bytes_t>memchr(p, 1, entry_end - p)
+        if name_end != NULL and name_end > p and name_end + 1 < entry_end:
+            value.at = name_end + 1
+            value.size = entry_end - value.at
+            if name_end - p == 4:
+                if memcmp(p, b"TAGS", 4) == 0:
+                    known.tags = value
+                elif memcmp(p, b"KEYS", 4) == 0:
+                    known.keys = value
+            elif name_end - p == 8:
+                if memcmp(p, b"UNIQ_KEY", 8) == 0:
+                    known.unique = value
+            elif name_end - p == 5:
+                if memcmp(p, b"DELAY", 5) == 0:
+                    known.delay = value
+        p = entry_end + 1
+
+
+cdef bint ascii_hash(bytes_t p, Py_ssize_t size, uint32_t* value) noexcept nogil:
+    """Go on with Java's hash; 0 when the text is not plain ASCII."""
+    cdef Py_ssize_t i
+    cdef uint8_t seen = 0
+    cdef uint32_t h = value[0]
+    for i in range(size):
+        seen |= p[i]
+        h = 31 * h + p[i]
+    value[0] = h
+    return seen < 128
+
+
+cdef str text_of(bytes_t p, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<char*>p, size).decode("utf-8", "replace")
+
+
+cdef int64_t tag_hash(Text tags) except? -1:
+    cdef uint32_t value = 0
+    if ascii_hash(tags.at, tags.size, &value):
+        return <int32_t>value
+    return java.string_hash(text_of(tags.at, tags.size))
+
+
+cdef int32_t key_hash(bytes_t topic, Py_ssize_t topic_size, bytes_t key,
+                      Py_ssize_t key_size) except -1:
+    cdef uint32_t value = 0
+    cdef int32_t signed
+    if (ascii_hash(topic, topic_size, &value) and ascii_hash(<bytes_t>b"#", 1, &value)
+            and ascii_hash(key, key_size, &value)):
+        signed = <int32_t>value
+        if signed == INT32_MIN:
+            return 0
+        return -signed if signed < 0 else signed
+    return java.key_hash(text_of(topic, topic_size), text_of(key, key_size))
+
+
+cdef int64_t decimal(Text text) noexcept nogil:
+    cdef int64_t value = 0
+    cdef Py_ssize_t i
+    if not 0 < text.size < 10:
+        return 0
+    for i in range(text.size):
+        if not 48 <= text.at[i] <= 57:
+            return 0
+        value = value * 10 + text.at[i] - 48
+    return value
+
+
+cdef class Collected:
+    cdef Growing keys
+    cdef tuple delays_ms
+    cdef list done
+    cdef dict runs
+
+    def __cinit__(self, tuple delays_ms):
+        self.keys = Growing()
+        self.delays_ms = delays_ms
+        self.done = []
+        self.runs = {}
+
+    cdef int add(self, bytes_t record, Py_ssize_t size, Parts* parts, int64_t physical,
+                 int64_t stored) except -1:
+        cdef uint32_t transaction = get32(record + 36) & TRANSACTION
+        cdef Known known
+        find_known(record + parts.properties, parts.properties_size, &known)
+        if transaction == 0 or transaction == COMMIT:
+            self.add_entry(record, size, parts, physical, self.tag_code(record, parts, &known, stored))
+        if transaction != ROLLBACK:
+            if known.unique.size:
+                self.add_key(record, parts, known.unique.at, known.unique.size, physical, stored)
+            self.add_keys(record, parts, known.keys, physical, stored)
+        return 0
+
+    cdef int64_t tag_code(self, bytes_t record, Parts* parts, Known* known,
+                          int64_t stored) except? -1:
+        cdef int64_t level
+        if (parts.topic_size == SCHEDULE_SIZE and self.delays_ms
+                and memcmp(record + parts.topic, SCHEDULE, SCHEDULE_SIZE) == 0):
+            level = decimal(known.delay)
+            if level > 0:
+                return stored + <int64_t>self.delays_ms[min(level, len(self.delays_ms)) - 1]
+        return tag_hash(known.tags)
+
+    cdef int add_entry(self, bytes_t record, Py_ssize_t size, Parts* parts, int64_t physical,
+                       int64_t tag_code) except -1:
+        cdef bytes queue = PyBytes_FromStringAndSize(NULL, parts.topic_size + 4)
+        cdef char* text = PyBytes_AS_STRING(queue)
+        memcpy(text, record + parts.topic, parts.topic_size)
+        memcpy(text + parts.topic_size, record + 12, 4)
+        cdef int64_t queue_offset = get64(record + 20)
+        cdef Growing run = self.runs.get(queue)
+        if run is None or run.first_offset + run.size // ENTRY != queue_offset:
+            if run is not None:
+                self.done.append(Run(queue, run.first_offset, run.copy()))
+            run = Growing()
+            run.first_offset = queue_offset
+            self.runs[queue] = run
+        cdef uint8_t* entry = run.extend(ENTRY)
+        put64(entry, physical)
+        put32(entry + 8, <uint32_t>size)
+        put64(entry + 12, tag_code)
+        return 0
+
+    cdef int add_keys(self, bytes_t record, Parts* parts, Text keys, int64_t physical,
+                      int64_t stored) except -1:
+        cdef bytes_t p = keys.at
+        cdef bytes_t end = keys.at + keys.size
+        cdef bytes_t blank
+        while p < end:
+            blank = <bytes_t>memchr(p, 32, end - p)
+            if blank == NULL:
+                blank = end
+            if blank > p:
+                self.add_key(record, parts, p, blank - p, physical, stored)
+            p = blank + 1
+        return 0
+
+    cdef int add_key(self, bytes_t record, Parts* parts, bytes_t key, Py_ssize_t key_size,
+                     int64_t physical, int64_t stored) except -1:
+        cdef int32_t hashed = key_hash(record + parts.topic, parts.topic_size, key, key_size)
+        cdef uint8_t* item = self.keys.extend(KEY)
+        put32(item, <uint32_t>hashed)
+        put64(item + 4, physical)
+        put64(item + 12, stored)
+        return 0
+
+    cdef list close(self):
+        cdef Growing run
+        for queue, run in self.runs.items():
+            self.done.append(Run(queue, run.first_offset, run.copy()))
+        return self.done
+
+
+cdef tuple STOPS = tuple(Stop)
+cdef tuple DAMAGES = tuple(Damage)
+
+
+def scan_records(view, Py_ssize_t start, Py_ssize_t end, int64_t base, tuple delays_ms,
+                 bint collect):
+    cdef Py_buffer buffer
+    cdef Parts parts
+    cdef Py_ssize_t position = start, size = 1, count = 0
+    cdef int64_t last_timestamp = 0
+    cdef Collected collected = Collected(delays_ms)
+    cdef bytes_t data
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        require_range(&buffer, start, end)
+        data = <bytes_t>buffer.buf
+        while position < end:
+            size = check(data + position, end - position, base + position, &parts)
+            if size <= 0:
+                break
+            last_timestamp = get64(data + position + parts.store_time)
+            if collect:
+                collected.add(data + position, size, &parts, base + position, last_timestamp)
+            position += size
+            count += 1
+    finally:
+        PyBuffer_Release(&buffer)
+    cdef object stop = STOPS[0] if size > 0 else STOPS[1] if size == 0 else STOPS[2]
+    cdef object damage = DAMAGES[-size if size < 0 else 0]
+    return Scan(position, stop, damage, count, last_timestamp, collected.close(),
+                collected.keys.copy())
+
+
+# -- select ---------------------------------------------------------------------------------------
+
+def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offset, log,
+                   int64_t log_base, Py_ssize_t log_end, wanted, Py_ssize_t count_max,
+                   Py_ssize_t bytes_max):
+    cdef Py_buffer index, records
+    cdef Py_ssize_t at, size, count = 0, total = 0, number = 0, found
+    cdef Py_ssize_t slice_at = -1, slice_end = -1
+    cdef int64_t physical, position
+    cdef bytes_t entry
+    cdef bint outside = False
+    cdef list slices = [], damaged = []
+    PyObject_GetBuffer(entries, &index, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(log, &records, PyBUF_SIMPLE)
+        try:
+            require_range(&index, start, end)
+            require_range(&records, 0, log_end)
+            at = start
+            while at < end:
+                entry = <bytes_t>index.buf + at
+                at += ENTRY
+                if wanted is not None and <int64_t>get64(entry + 12) not in wanted:
+                    number += 1
+                    continue
+                physical = get64(entry)
+                size = <int32_t>get32(entry + 8)
+                position = physical - log_base
+                if physical == 0 and size == HOLE_SIZE:
+                    damaged.append((number, physical, DAMAGES[-BAD_MAGIC]))
+                elif not 0 <= position < log_end:
+                    outside = True
+                    break
+                elif count == count_max or (count and total + size > bytes_max):
+                    break
+                else:
+                    found = check_entry(<bytes_t>records.buf + position, log_end - position,
+                                        physical, size, queue_offset + number)
+                    if found < 0:
+                        damaged.append((number, physical, DAMAGES[-found]))
+                    else:
+                        if position == slice_end:
+                            slice_end += size
+                        else:
+                            if slice_at >= 0:
+                                slices.append(slice_at)
+                                slices.append(slice_end - slice_at)
+                            slice_at = position
+                            slice_end = position + size
+                        count += 1
+                        total += size
+                number += 1
+        finally:
+            PyBuffer_Release(&records)
+    finally:
+        PyBuffer_Release(&index)
+    if slice_at >= 0:
+        slices.append(slice_at)
+        slices.append(slice_end - slice_at)
+    return Selection(number, slices, count, total, damaged, outside)
+
+
+cdef Py_ssize_t check_entry(bytes_t record, Py_ssize_t room, int64_t physical, Py_ssize_t size,
+                            int64_t queue_offset) noexcept nogil:
+    cdef Parts parts
+    cdef Py_ssize_t found = check(record, room, physical, &parts)
+    if found == 0:
+        return BAD_MAGIC
+    if found < 0:
+        return found
+    if found != size:
+        return BAD_SIZE
+    return size if <int64_t>get64(record + 20) == queue_offset else BAD_QUEUE_OFFSET
+
+
+# -- index files ----------------------------------------------------------------------------------
+
+cdef int require_index(Py_buffer* buffer, int64_t slot_count, int64_t item_limit) except -1:
+    if slot_count < 1 or INDEX_HEADER + slot_count * 4 + item_limit * INDEX_ITEM > buffer.len:
+        raise ValueError(f"{slot_count} slots and {item_limit} items exceed the index file")
+    return 0
+
+
+def index_insert(view, int64_t slot_count, int64_t item_limit, bytes keys, Py_ssize_t start):
+    cdef Py_buffer buffer
+    cdef uint8_t* data
+    cdef uint8_t* slot
+    cdef uint8_t* item
+    cdef bytes_t key
+    cdef Py_ssize_t at = start, keys_size = PyBytes_GET_SIZE(keys)
+    cdef int64_t begin_time, seconds, stored
+    cdef uint32_t used, hashed
+    cdef int32_t count, previous
+    PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+    try:
+        require_index(&buffer, slot_count, item_limit)
+        data = <uint8_t*>buffer.buf
+        begin_time = get64(data)
+        used = get32(data + 32)
+        count = max(<int32_t>get32(data + 36), 1)
+        while at < keys_size and count < item_limit:
+            key = <bytes_t>PyBytes_AS_STRING(keys) + at
+            hashed = get32(key)
+            stored = get64(key + 12)
+            slot = data + INDEX_HEADER + hashed % slot_count * 4
+            previous = <int32_t>get32(slot)
+            if not 0 < previous < count:
+                previous = 0
+                used += 1
+            seconds = 0
+            if begin_time > 0 and stored > begin_time:
+                seconds = min((stored - begin_time) // 1000, 0x7FFFFFFF)
+            item = data + INDEX_HEADER + slot_count * 4 + <int64_t>count * INDEX_ITEM
+            memcpy(item, key, 12)
+            put32(item + 12, <uint32_t>seconds)
+            put32(item + 16, <uint32_t>previous)
+            put32(slot, <uint32_t>count)
+            if count == 1:
+                begin_time = stored
+                put64(data, stored)
+                memcpy(data + 16, key + 4, 8)
+            put64(data + 8, stored)
+            memcpy(data + 24, key + 4, 8)
+            count += 1
+            at += KEY
+        put32(data + 32, used)
+        put32(data + 36, <uint32_t>count)
+    finally:
+        PyBuffer_Release(&buffer)
+    return at
+
+
+def index_lookup(view, int64_t slot_count, int64_t hashed, int64_t begin_ms, int64_t end_ms,
+                 Py_ssize_t count_max):
+    cdef Py_buffer buffer
+    cdef bytes_t data
+    cdef bytes_t item
+    cdef int64_t begin_time, stored
+    cdef int32_t count, number, previous
+    cdef list found = []
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        data = <bytes_t>buffer.buf
+        require_index(&buffer, slot_count, 0)
+        begin_time = get64(data)
+        count = <int32_t>get32(data + 36)
+        require_index(&buffer, slot_count, max(count, 0))
+        number = <int32_t>get32(data + INDEX_HEADER + hashed % slot_count * 4)
+        while 0 < number < count and len(found) < count_max:
+            item = data + INDEX_HEADER + slot_count * 4 + <int64_t>number * INDEX_ITEM
+            stored = begin_time + <int64_t><int32_t>get32(item + 12) * 1000
+            if <int64_t>get32(item) == hashed and stored + 999 >= begin_ms and stored <= end_ms:
+                found.append(<int64_t>get64(item + 4))
+            previous = <int32_t>get32(item + 16)
+            if previous >= number or stored + 999 < begin_ms:
+                break
+            number = previous
+    finally:
+        PyBuffer_Release(&buffer)
+    return found
+
+
+def index_count_below(view, int64_t slot_count, int64_t physical_limit, int64_t item_limit):
+    cdef Py_buffer buffer
+    cdef bytes_t item
+    cdef int64_t physical, last = 0, number
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        require_index(&buffer, slot_count, item_limit)
+        for number in range(1, item_limit):
+            item = <bytes_t>buffer.buf + INDEX_HEADER + slot_count * 4 + number * INDEX_ITEM
+            physical = get64(item + 4)
+            if (get32(item) == 0 and physical == 0 and number > 1) or physical < last \
+                    or physical >= physical_limit:
+                return number
+            last = physical
+    finally:
+        PyBuffer_Release(&buffer)
+    return max(item_limit, 1)
+
+
+def index_relink(view, int64_t slot_count, int64_t count):
+    cdef Py_buffer buffer
+    cdef uint8_t* data
+    cdef uint8_t* item
+    cdef uint8_t* slot
+    cdef int64_t number
+    cdef Py_ssize_t used = 0
+    PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+    try:
+        require_index(&buffer, slot_count, count)
+        data = <uint8_t*>buffer.buf + INDEX_HEADER
+        memset(data, 0, slot_count * 4)
+        for number in range(1, count):
+            item = data + slot_count * 4 + number * INDEX_ITEM
+            slot = data + get32(item) % slot_count * 4
+            if get32(slot) == 0:
+                used += 1
+            memcpy(item + 16, slot, 4)
+            put32(slot, <uint32_t>number)
+    finally:
+        PyBuffer_Release(&buffer)
+    return used

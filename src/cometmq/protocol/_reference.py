@@ -1,0 +1,422 @@
+"""The hot functions in plain Python: the reference that `_compiled.pyx` must match to the byte.
+
+A record in the CommitLog (big-endian):
+
+    0  int32 size          28 int64 physical offset   .. int32 reconsume times
+    4  int32 magic         36 int32 sysFlag           .. int64 prepared transaction offset
+    8  int32 body CRC      40 int64 born time         .. int32 length, body
+    12 int32 queue id      48 born host (8 or 20)     .. int8 (V2: int16) length, topic
+    16 int32 flag          .. int64 store time        .. int16 length, properties
+    20 int64 queue offset  .. store host (8 or 20)
+
+A sealed record ends in the property `__CRC32#`: a checksum over everything before it.
+"""
+
+import struct
+from zlib import crc32
+
+from . import flags, java
+from .errors import IllegalMessage
+from .layout import (
+    BLANK_MAGIC,
+    ENTRY,
+    ENTRY_BYTES,
+    FILE_END_BYTES,
+    FIXED_BYTES_MIN,
+    INDEX_HEADER,
+    INDEX_HEADER_BYTES,
+    INDEX_ITEM,
+    INDEX_ITEM_BYTES,
+    KEY,
+    KEY_BYTES,
+    MAGIC_V1,
+    MAGIC_V2,
+    SCHEDULE_TOPIC,
+    SEAL_BYTES,
+    SEAL_PREFIX,
+    TOPIC_BYTES_MAX,
+    TOPIC_BYTES_MAX_V1,
+)
+from .message import Message
+from .properties import ENTRY_END, PROPERTIES_BYTES_MAX, RECORD_CRC, without_property
+from .properties import iter_properties as _iter_properties
+from .scan import Damage, Run, Scan, Selection, Stop
+
+_HEAD = struct.Struct(">iIiiiqqiq")
+_TAIL = struct.Struct(">iqi")
+_RECORD_CRC = RECORD_CRC.encode()
+
+
+def _seal(crc: int) -> bytes:
+    """The checksum as a property; its ten digits stand least significant first."""
+    return SEAL_PREFIX + f"{crc:010d}"[::-1].encode() + ENTRY_END
+
+
+def encode_record(
+    view: memoryview,
+    position: int,
+    limit: int,
+    message: Message,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp: int,
+    store_host: bytes,
+    sealed: bool,
+) -> int:
+    """Write the record at `position` and return its size; 0 (nothing written) when it does not
+    fit below `limit` together with the 8 bytes that a file's end marker needs."""
+    topic = message.topic.encode()
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX:
+        raise IllegalMessage(f"topic has {len(topic)} bytes, 1 to {TOPIC_BYTES_MAX} are allowed")
+    properties = message.properties
+    if sealed:
+        properties = without_property(properties, _RECORD_CRC)
+        if properties and not properties.endswith(ENTRY_END):
+            properties += ENTRY_END
+    properties_size = len(properties) + (SEAL_BYTES if sealed else 0)
+    if properties_size > PROPERTIES_BYTES_MAX:
+        raise IllegalMessage(
+            f"properties have {properties_size} bytes, {PROPERTIES_BYTES_MAX} are allowed"
+        )
+    sys_flag = message.sys_flag & ~(flags.BORN_HOST_V6 | flags.STORE_HOST_V6)
+    sys_flag |= _host_bit(message.born_host, flags.BORN_HOST_V6)
+    sys_flag |= _host_bit(store_host, flags.STORE_HOST_V6)
+    long_topic = len(topic) > TOPIC_BYTES_MAX_V1
+    body = message.body
+    head = _HEAD.pack(
+        0, MAGIC_V2 if long_topic else MAGIC_V1, crc32(body) & 0x7FFFFFFF, message.queue_id,
+        message.flag, queue_offset, physical_offset, sys_flag, message.born_timestamp,
+    )  # fmt: skip
+    record = bytearray().join((
+        head, message.born_host, store_timestamp.to_bytes(8, "big"), store_host,
+        _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(body)), body,
+        len(topic).to_bytes(2 if long_topic else 1, "big"), topic,
+        properties_size.to_bytes(2, "big"), properties,
+    ))  # fmt: skip
+    size = len(record) + (SEAL_BYTES if sealed else 0)
+    if position + size + FILE_END_BYTES > limit:
+        return 0
+    record[0:4] = size.to_bytes(4, "big")
+    if sealed:
+        record += _seal(crc32(record) & 0x7FFFFFFF)
+    view[position : position + size] = record
+    return size
+
+
+def _host_bit(host: bytes, bit: int) -> int:
+    if len(host) not in (8, 20):
+        raise IllegalMessage(f"a packed host has 8 or 20 bytes, not {len(host)}")
+    return bit if len(host) == 20 else 0
+
+
+def check_record(view: memoryview, position: int, end: int, physical_offset: int) -> int:
+    """Size of the whole, undamaged record at `position`; 0 for the end-of-file marker; the
+    negated Damage otherwise."""
+    if end - position < FILE_END_BYTES:
+        return -Damage.SIZE
+    size, magic = struct.unpack_from(">iI", view, position)
+    if magic == BLANK_MAGIC:
+        return 0
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return -Damage.MAGIC
+    if size < FIXED_BYTES_MIN or size > end - position:
+        return -Damage.SIZE
+    if int.from_bytes(view[position + 28 : position + 36], "big", signed=True) != physical_offset:
+        return -Damage.POSITION
+    parts = record_parts(view, position, size)
+    if parts is None:
+        return -Damage.LENGTHS
+    return size if _checksum_holds(view, position, size, parts) else -Damage.CHECKSUM
+
+
+Parts = tuple[int, int, int, int, int, int, int]
+"""store time at, body at, body length, topic at, topic length, properties at, their length."""
+
+
+def record_parts(view: memoryview, position: int, size: int) -> Parts | None:
+    """Where the parts of a record lie; None when their lengths do not add up to `size`."""
+    end = position + size
+    sys_flag = int.from_bytes(view[position + 36 : position + 40], "big")
+    store_time_at = position + 48 + (20 if sys_flag & flags.BORN_HOST_V6 else 8)
+    at = store_time_at + 8 + (20 if sys_flag & flags.STORE_HOST_V6 else 8) + 12
+    if at + 4 > end:
+        return None
+    body_size = int.from_bytes(view[at : at + 4], "big", signed=True)
+    body_at = at + 4
+    topic_field = 1 if view[position + 7] == MAGIC_V1 & 0xFF else 2
+    at = body_at + body_size
+    if body_size < 0 or at + topic_field > end:
+        return None
+    topic_size = int.from_bytes(view[at : at + topic_field], "big", signed=True)
+    topic_at = at + topic_field
+    at = topic_at + topic_size
+    if topic_size < 0 or at + 2 > end:
+        return None
+    properties_size = int.from_bytes(view[at : at + 2], "big", signed=True)
+    if properties_size < 0 or at + 2 + properties_size != end:
+        return None
+    return store_time_at, body_at, body_size, topic_at, topic_size, at + 2, properties_size
+
+
+def _checksum_holds(view: memoryview, position: int, size: int, parts: Parts) -> bool:
+    """The seal decides where there is one; otherwise the body's CRC, all that RocketMQ has.
+
+    One damaged byte must not pass a sealed record off as an unsealed one, so digits that match
+    under a damaged name condemn the record; and so do zeros in the last bytes, which a page that
+    never reached the disk leaves behind.
+    """
+    _, body_at, body_size, _, _, _, properties_size = parts
+    if properties_size >= SEAL_BYTES:
+        sealed_end = position + size - SEAL_BYTES
+        tail = bytes(view[sealed_end : position + size])
+        named = tail.startswith(SEAL_PREFIX)
+        if named or (tail[-1:] == ENTRY_END and tail[-11:-1].isdigit()):
+            matches = tail[-11:] == _seal(crc32(view[position:sealed_end]) & 0x7FFFFFFF)[-11:]
+            if named or matches:
+                return named and matches
+        if b"\0" in tail:
+            return False
+    elif properties_size and b"\0" in bytes(view[position + size - properties_size : position + size]):
+        return False
+    stored_crc = int.from_bytes(view[position + 8 : position + 12], "big")
+    return body_size == 0 or crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF == stored_crc
+
+
+def scan_records(
+    view: memoryview,
+    start: int,
+    end: int,
+    base: int,
+    delays_ms: tuple[int, ...],
+    collect: bool,
+) -> Scan:
+    """Walk whole records from `start`; `base` is the physical offset of the view's first byte.
+
+    With `collect`, gather what dispatch needs: ConsumeQueue entries by queue, and index keys.
+    """
+    position, count, last_timestamp = start, 0, 0
+    stop, damage = Stop.END, Damage.NONE
+    collected = _Collected(delays_ms)
+    while position < end:
+        size = check_record(view, position, end, base + position)
+        if size <= 0:
+            stop = Stop.DAMAGED if size else Stop.BLANK
+            damage = Damage(-size)
+            break
+        parts = record_parts(view, position, size)
+        assert parts is not None  # check_record said that the lengths add up
+        last_timestamp = int.from_bytes(view[parts[0] : parts[0] + 8], "big", signed=True)
+        if collect:
+            collected.add(view, position, size, parts, base + position, last_timestamp)
+        position += size
+        count += 1
+    return Scan(
+        position, stop, damage, count, last_timestamp, collected.close(), bytes(collected.keys)
+    )
+
+
+class _Collected:
+    """Entries and keys gathered by a scan."""
+
+    def __init__(self, delays_ms: tuple[int, ...]) -> None:
+        self.keys = bytearray()
+        self._delays_ms = delays_ms
+        self._done: list[Run] = []
+        self._open: dict[bytes, tuple[int, bytearray]] = {}
+
+    def add(
+        self, view: memoryview, position: int, size: int, parts: Parts, physical: int, stored: int
+    ) -> None:
+        _, _, _, topic_at, topic_size, properties_at, properties_size = parts
+        sys_flag = int.from_bytes(view[position + 36 : position + 40], "big")
+        topic = bytes(view[topic_at : topic_at + topic_size])
+        values = dict(_iter_properties(bytes(view[properties_at : properties_at + properties_size])))
+        if flags.is_queued(sys_flag):
+            entry = ENTRY.pack(physical, size, self._tag_code(topic, values, stored))
+            queue_id = bytes(view[position + 12 : position + 16])
+            queue_offset = int.from_bytes(view[position + 20 : position + 28], "big", signed=True)
+            self._add_entry(topic + queue_id, queue_offset, entry)
+        if sys_flag & flags.TRANSACTION_MASK != flags.TRANSACTION_ROLLBACK:
+            self._add_keys(topic, values, physical, stored)
+
+    def _tag_code(self, topic: bytes, values: dict[bytes, bytes], stored: int) -> int:
+        """Hash of the tag; for a delayed message the time when it is due."""
+        if topic == SCHEDULE_TOPIC and self._delays_ms:
+            level = _decimal(values.get(b"DELAY", b""))
+            if level > 0:
+                return stored + self._delays_ms[min(level, len(self._delays_ms)) - 1]
+        return java.string_hash(values.get(b"TAGS", b"").decode(errors="replace"))
+
+    def _add_entry(self, queue: bytes, offset: int, entry: bytes) -> None:
+        run = self._open.get(queue)
+        if run is not None and run[0] + len(run[1]) // ENTRY_BYTES == offset:
+            run[1].extend(entry)
+            return
+        if run is not None:
+            self._done.append(Run(queue, run[0], bytes(run[1])))
+        self._open[queue] = (offset, bytearray(entry))
+
+    def _add_keys(
+        self, topic: bytes, values: dict[bytes, bytes], physical: int, stored: int
+    ) -> None:
+        unique = values.get(b"UNIQ_KEY")
+        keys = ([unique] if unique else []) + values.get(b"KEYS", b"").split(b" ")
+        prefix = topic.decode(errors="replace")
+        for key in keys:
+            if key:
+                hashed = java.key_hash(prefix, key.decode(errors="replace"))
+                self.keys += KEY.pack(hashed, physical, stored)
+
+    def close(self) -> list[Run]:
+        """All runs: those closed by a jump first, then one a queue in order of appearance."""
+        rest = [Run(queue, first, bytes(raw)) for queue, (first, raw) in self._open.items()]
+        return self._done + rest
+
+
+def _decimal(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) < 10 else 0
+
+
+def select_records(
+    entries: memoryview,
+    start: int,
+    end: int,
+    queue_offset: int,
+    log: memoryview,
+    log_base: int,
+    log_end: int,
+    wanted: frozenset[int] | None,
+    count_max: int,
+    bytes_max: int,
+) -> Selection:
+    """Choose records by the ConsumeQueue entries in [start, end) that point into one segment.
+
+    `queue_offset` is that of the first entry; `log_end` bounds the readable bytes of the segment.
+    At least one record is chosen however small `bytes_max` is, so that a large one gets through.
+    """
+    slices: list[int] = []
+    damaged: list[tuple[int, int, Damage]] = []
+    count = size_total = number = 0
+    outside = False
+    for at in range(start, end, ENTRY_BYTES):
+        physical, size, tag_code = ENTRY.unpack_from(entries, at)
+        if wanted is None or tag_code in wanted:
+            position = physical - log_base
+            if physical == 0 and size == 0x7FFFFFFF:
+                damaged.append((number, physical, Damage.MAGIC))
+            elif not 0 <= position < log_end:
+                outside = True
+                break
+            elif count == count_max or (count and size_total + size > bytes_max):
+                break
+            else:
+                damage = _entry_damage(log, position, log_end, physical, size, queue_offset + number)
+                if damage:
+                    damaged.append((number, physical, damage))
+                else:
+                    _extend(slices, position, size)
+                    count += 1
+                    size_total += size
+        number += 1
+    return Selection(number, slices, count, size_total, damaged, outside)
+
+
+def _entry_damage(
+    log: memoryview, position: int, end: int, physical: int, size: int, queue_offset: int
+) -> Damage:
+    found = check_record(log, position, end, physical)
+    if found <= 0:
+        return Damage(-found) if found else Damage.MAGIC
+    if found != size:
+        return Damage.SIZE
+    if int.from_bytes(log[position + 20 : position + 28], "big", signed=True) != queue_offset:
+        return Damage.QUEUE_OFFSET
+    return Damage.NONE
+
+
+def _extend(slices: list[int], position: int, size: int) -> None:
+    if slices and slices[-2] + slices[-1] == position:
+        slices[-1] += size
+    else:
+        slices += (position, size)
+
+
+def index_insert(
+    view: memoryview, slot_count: int, item_limit: int, keys: bytes, start: int
+) -> int:
+    """Insert keys (see Scan.keys) from byte `start` on; where to go on when the file is full.
+
+    A new item becomes the head of its slot's chain; `item_limit` is the first item number that
+    must not be written.
+    """
+    begin_time, end_time, begin_offset, end_offset, used, count = INDEX_HEADER.unpack_from(view)
+    count = max(count, 1)
+    at = start
+    while at < len(keys) and count < item_limit:
+        hashed, physical, stored = KEY.unpack_from(keys, at)
+        slot_at = INDEX_HEADER_BYTES + hashed % slot_count * 4
+        previous = int.from_bytes(view[slot_at : slot_at + 4], "big", signed=True)
+        if not 0 < previous < count:
+            previous = 0
+            used += 1
+        seconds = min(max((stored - begin_time) // 1000, 0), 0x7FFFFFFF) if begin_time > 0 else 0
+        item_at = INDEX_HEADER_BYTES + slot_count * 4 + count * INDEX_ITEM_BYTES
+        INDEX_ITEM.pack_into(view, item_at, hashed, physical, seconds, previous)
+        view[slot_at : slot_at + 4] = count.to_bytes(4, "big")
+        if count == 1:
+            begin_time, begin_offset = stored, physical
+        end_time, end_offset = stored, physical
+        count += 1
+        at += KEY_BYTES
+    INDEX_HEADER.pack_into(view, 0, begin_time, end_time, begin_offset, end_offset, used, count)
+    return at
+
+
+def index_lookup(
+    view: memoryview, slot_count: int, hashed: int, begin_ms: int, end_ms: int, count_max: int
+) -> list[int]:
+    """Physical offsets under a key's hash, newest first. Other keys may share the hash."""
+    begin_time, _, _, _, _, count = INDEX_HEADER.unpack_from(view)
+    slot_at = INDEX_HEADER_BYTES + hashed % slot_count * 4
+    number = int.from_bytes(view[slot_at : slot_at + 4], "big", signed=True)
+    found: list[int] = []
+    while 0 < number < count and len(found) < count_max:
+        item_at = INDEX_HEADER_BYTES + slot_count * 4 + number * INDEX_ITEM_BYTES
+        item_hash, physical, seconds, previous = INDEX_ITEM.unpack_from(view, item_at)
+        stored = begin_time + seconds * 1000
+        # Items keep whole seconds, so a match may be up to 999 ms younger than it looks.
+        if item_hash == hashed and stored + 999 >= begin_ms and stored <= end_ms:
+            found.append(physical)
+        if previous >= number or stored + 999 < begin_ms:
+            break
+        number = previous
+    return found
+
+
+def index_count_below(view: memoryview, slot_count: int, physical_limit: int, item_limit: int) -> int:
+    """The first item number from 1 on that is unwritten or points to `physical_limit` or beyond."""
+    items_at = INDEX_HEADER_BYTES + slot_count * 4
+    last = number = 0
+    for number in range(1, item_limit):
+        hashed, physical, _, _ = INDEX_ITEM.unpack_from(view, items_at + number * INDEX_ITEM_BYTES)
+        unwritten = hashed == 0 and physical == 0 and number > 1
+        if unwritten or physical < last or physical >= physical_limit:
+            return number
+        last = physical
+    return max(item_limit, 1)
+
+
+def index_relink(view: memoryview, slot_count: int, count: int) -> int:
+    """Make all slots and chains anew from the items below `count`; how many slots are in use."""
+    items_at = INDEX_HEADER_BYTES + slot_count * 4
+    heads: dict[int, int] = {}
+    for number in range(1, count):
+        item_at = items_at + number * INDEX_ITEM_BYTES
+        slot = int.from_bytes(view[item_at : item_at + 4], "big") % slot_count
+        view[item_at + 16 : item_at + 20] = heads.get(slot, 0).to_bytes(4, "big")
+        heads[slot] = number
+    view[INDEX_HEADER_BYTES:items_at] = bytes(slot_count * 4)
+    for slot, number in heads.items():
+        slot_at = INDEX_HEADER_BYTES + slot * 4
+        view[slot_at : slot_at + 4] = number.to_bytes(4, "big")
+    return len(heads)

@@ -1,0 +1,37 @@
+"""The hot functions: compiled where the extension was built, plain Python elsewhere.
+
+`COMETMQ_PURE=1` forces plain Python. Both are byte-identical; only their speed differs.
+"""
+
+import os
+
+if os.environ.get("COMETMQ_PURE", "") not in ("", "0"):
+    COMPILED = False
+else:
+    try:
+        from . import _compiled
+
+        COMPILED = True
+    except ImportError:
+        COMPILED = False
+
+if COMPILED:
+    encode_record = _compiled.encode_record
+    check_record = _compiled.check_record
+    scan_records = _compiled.scan_records
+    select_records = _compiled.select_records
+    index_insert = _compiled.index_insert
+    index_lookup = _compiled.index_lookup
+    index_count_below = _compiled.index_count_below
+    index_relink = _compiled.index_relink
+else:
+    from . import _reference
+
+    encode_record = _reference.encode_record
+    check_record = _reference.check_record
+    scan_records = _reference.scan_records
+    select_records = _reference.select_records
+    index_insert = _reference.index_insert
+    index_lookup = _reference.index_lookup
+    index_count_below = _reference.index_count_below
+    index_relink = _reference.index_relink

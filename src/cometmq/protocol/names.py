@@ -1,0 +1,22 @@
+"""RocketMQ's rules for names. Topic names become directories, so nothing passes unchecked."""
+
+import re
+
+from .errors import IllegalMessage
+
+_ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
+TOPIC_CHARS_MAX = 127
+SPECIAL_TOPIC_CHARS_MAX = 255
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+def check_topic(name: str) -> str:
+    """The name itself, or IllegalMessage with the rule that it breaks."""
+    special = name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    limit = SPECIAL_TOPIC_CHARS_MAX if special else TOPIC_CHARS_MAX
+    if not _ALLOWED.fullmatch(name):
+        raise IllegalMessage(f"topic {name!r}: only letters, digits, and % | - _ are allowed")
+    if len(name) > limit:
+        raise IllegalMessage(f"topic {name[:40]!r}… has {len(name)} characters, {limit} are allowed")
+    return name

@@ -1,0 +1,41 @@
+"""What the store says when it cannot do as asked."""
+
+
+class StoreError(Exception):
+    """Base of everything this package raises."""
+
+
+class StoreLocked(StoreError):
+    """Another process, or another store in this one, has the directory open."""
+
+
+class StoreMismatch(StoreError):
+    """Files on disk that do not fit the configuration or one another."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+
+class AppendRefused(StoreError):
+    """A message was not taken. Nothing of it is in the log."""
+
+
+class MessageTooLarge(AppendRefused):
+    """Over `maxMessageSize`, or larger than a CommitLog file can hold."""
+
+
+class DiskFull(AppendRefused):
+    """No space for messages. Reads go on; sends resume by themselves when there is space."""
+
+
+class StoreFailed(AppendRefused):
+    """Data could not be made durable. Nothing more is acknowledged until a restart."""
+
+
+class WaitTimeout(StoreError):
+    """A watermark did not reach the wanted offset in time."""
+
+
+class WaitersFull(StoreError):
+    """Too many callers wait on one watermark already."""
