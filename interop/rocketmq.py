@@ -159,12 +159,13 @@ class _Server:
             time.sleep(POLL_INTERVAL_S)
 
     def _tail(self) -> str:
-        parts = []
-        for path in (self._output, self._log):
-            text = path.read_text(errors="replace") if path.exists() else ""
-            lines = text.split("\n")[-LOG_TAIL_LINES:]
-            parts.append(f"--- {path}\n" + "\n".join(lines))
-        return "\n".join(parts)
+        output, log = _lines(self._output), _lines(self._log)
+        # RocketMQ goes on talking after it said what is wrong, so its warnings come separately.
+        warnings = [line for line in log if " WARN " in line or " ERROR " in line]
+        parts = {self._output: output, "warnings": warnings, self._log: log}
+        return "\n".join(
+            f"--- {name}\n" + "\n".join(lines[-LOG_TAIL_LINES:]) for name, lines in parts.items()
+        )
 
 
 class NameServer:
@@ -217,7 +218,7 @@ class Broker:
         self.port = port or free_port(-2, 1)
         self.address = f"{HOST}:{self.port}"
         self._namesrv = namesrv
-        self._server = _Server("org.apache.rocketmq.broker.BrokerStartup", home)
+        self._server = _Server("cometmq.interop.BrokerMain", home)
         self._config: dict[str, ConfigValue] = {
             **BROKER_DEFAULTS,
             "namesrvAddr": namesrv,
@@ -372,6 +373,10 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(errors="replace").split("\n") if path.exists() else []
 
 
 def _conf(value: ConfigValue) -> str:

@@ -587,7 +587,7 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
                 physical = get64(entry)
                 size = <int32_t>get32(entry + 8)
                 position = physical - log_base
-                if physical == 0 and size == HOLE_SIZE:
+                if size == HOLE_SIZE:
                     damaged.append((number, physical, DAMAGES[-BAD_MAGIC]))
                 elif not 0 <= position < log_end:
                     outside = True

@@ -23,6 +23,7 @@ from .layout import (
     ENTRY_BYTES,
     FILE_END_BYTES,
     FIXED_BYTES_MIN,
+    HOLE_SIZE,
     INDEX_HEADER,
     INDEX_HEADER_BYTES,
     INDEX_ITEM,
@@ -302,7 +303,7 @@ def select_records(
         physical, size, tag_code = ENTRY.unpack_from(entries, at)
         if wanted is None or tag_code in wanted:
             position = physical - log_base
-            if physical == 0 and size == 0x7FFFFFFF:
+            if size == HOLE_SIZE:
                 damaged.append((number, physical, Damage.MAGIC))
             elif not 0 <= position < log_end:
                 outside = True

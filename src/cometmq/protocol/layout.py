@@ -27,8 +27,9 @@ SEAL_BYTES = len(SEAL_PREFIX) + 11
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
-HOLE = ENTRY.pack(0, 0x7FFFFFFF, 0)
-"""An entry that points to no record: before a queue's first message, or where one is missing."""
+HOLE_SIZE = 0x7FFFFFFF
+"""Size of an entry that points to no record: before a queue's first message, or where one is
+missing. RocketMQ fills the start of a queue's first file so."""
 
 INDEX_HEADER = struct.Struct(">qqqqii")
 INDEX_HEADER_BYTES = INDEX_HEADER.size

@@ -1,41 +1,46 @@
-"""One mapped file of a chain; its name is the offset of its first byte in 20 digits.
+"""One mapped file.
 
 Writes go through the mapping and only into blocks that the file already has: a full disk is an
-error when blocks are asked for, never a SIGBUS at a write. A segment that is dropped stays valid
-for whoever still holds a view of it; the memory goes with the last view.
+error when blocks are asked for, never a SIGBUS at a write. Mapping and descriptor go with the last
+reference, so a file that is deleted stays valid for whoever still reads it.
 """
 
 import ctypes
+import errno
 import mmap
 import os
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 from .disk import Disk
 from .errors import StoreMismatch
 
-NAME_DIGITS = 20
 PAGE_BYTES = mmap.PAGESIZE
 
 
 class Segment:
     def __init__(self, path: Path, base: int, size: int, fd: int, disk: Disk) -> None:
+        """`base` is the offset of the first byte in the chain of files that this one is part of."""
         self.path = path
         self.base = base
         self.size = size
+        self.end = base + size
         self._fd = fd
         self._disk = disk
+        weakref.finalize(self, os.close, fd)
         self._map = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self.view = memoryview(self._map)
-        self.reserved = size
+        self._reserved = 0
 
     @classmethod
     def create(
-        cls, directory: Path, base: int, size: int, disk: Disk, reserved: int | None = None
+        cls, path: Path, base: int, size: int, disk: Disk, reserved: int | None = None
     ) -> "Segment":
-        path = directory / segment_name(base)
+        """A new file of zeros; with blocks for all of it unless `reserved` names less."""
         reserve = size if reserved is None else min(reserved, size)
         segment = cls(path, base, size, disk.create(path, size, reserve), disk)
-        segment.reserved = reserve
+        segment._reserved = reserve
         return segment
 
     @classmethod
@@ -43,42 +48,41 @@ class Segment:
         """Map an existing file. One that is too short was cut off from outside or by a crash at
         its creation; it is filled up with zeros."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            found = os.fstat(fd).st_size
-            if found > size:
-                raise StoreMismatch(f"{path} has {found} bytes, configured are {size}")
-            if found < size:
-                os.ftruncate(fd, size)
-            segment = cls(path, base, size, fd, disk)
-        except BaseException:
+        found = os.fstat(fd).st_size
+        if found > size:
             os.close(fd)
-            raise
-        segment.reserved = 0
-        return segment
-
-    @property
-    def end(self) -> int:
-        return self.base + self.size
+            raise StoreMismatch(f"{path} has {found} bytes, configured are {size}")
+        if found < size:
+            os.ftruncate(fd, size)
+        return cls(path, base, size, fd, disk)
 
     def reserve(self, upto: int, step: int) -> None:
         """Make sure that the first `upto` bytes have blocks, `step` bytes ahead at a time."""
-        if upto > self.reserved:
+        if upto > self._reserved:
             target = min(-(-upto // step) * step, self.size)
-            self._disk.reserve(self._fd, self.reserved, target - self.reserved)
-            self.reserved = target
+            self._disk.reserve(self._fd, self._reserved, target - self._reserved)
+            self._reserved = target
+
+    @property
+    def reserved(self) -> int:
+        return self._reserved
 
     def sync(self) -> None:
         self._disk.sync(self.path, self._fd)
 
-    def cut(self, position: int) -> None:
-        """Zero everything from `position` on, durably, if it is not zero already.
+    def cut(self, position: int) -> bool:
+        """Zero everything from `position` on, durably; False when it is all zero already.
 
-        What lies behind the end must not come back as data after the next crash.
+        What lies behind the end must not come back as data after the next crash. The blocks are
+        given back too: reserve() is due before the next write.
         """
-        if is_zero(self.view[position:]):
-            return
-        self.view[position:] = bytes(self.size - position)
+        if self.zero_from(position):
+            return False
+        os.ftruncate(self._fd, position)
+        os.ftruncate(self._fd, self.size)
+        self._reserved = min(self._reserved, position)
         self.sync()
+        return True
 
     def warm_up(self) -> None:
         """Touch every page and ask the kernel to keep the whole file in memory."""
@@ -87,24 +91,32 @@ class Segment:
         self._map.madvise(mmap.MADV_WILLNEED)
         _lock_memory(self._map, self.size)
 
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of [start, end) that may hold something but zeros.
+
+        Holes and blocks that were never written are skipped, so a long empty rest costs nothing.
+        """
+        while start < end:
+            try:
+                start = os.lseek(self._fd, start, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                raise
+            stop = os.lseek(self._fd, start, os.SEEK_HOLE)
+            if start < end:
+                yield start, min(stop, end)
+            start = stop
+
     def modified_ms(self) -> int:
         return os.fstat(self._fd).st_mtime_ns // 1_000_000
 
-    def drop(self) -> None:
-        """Close the file; readers that still hold a view keep their bytes."""
-        if self._fd < 0:
-            return
-        os.close(self._fd)
-        self._fd = -1
-        self.view = memoryview(b"")
-
     def delete(self) -> None:
         self.path.unlink(missing_ok=True)
-        self.drop()
 
-
-def segment_name(base: int) -> str:
-    return f"{base:0{NAME_DIGITS}d}"
+    def zero_from(self, position: int) -> bool:
+        ranges = self.data_ranges(position, self.size)
+        return all(is_zero(self.view[start:end]) for start, end in ranges)
 
 
 def is_zero(view: memoryview) -> bool:

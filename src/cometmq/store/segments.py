@@ -1,86 +1,105 @@
-"""A chain of segments of one size in one directory, without gaps."""
+"""A chain of segments of one size in one directory, named by offset in 20 digits, without gaps."""
 
 import bisect
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from .disk import Disk
 from .errors import StoreMismatch
-from .segment import NAME_DIGITS, Segment
+from .segment import Segment
+
+NAME_DIGITS = 20
 
 
 class SegmentChain:
-    """Invariant: each segment begins where the one before it ends."""
+    """Invariant: each segment begins where the one before it ends.
+
+    The tuple of segments is replaced, never changed: a reader in any thread takes it once and has
+    a chain that holds together, also while retention takes files away at its start.
+    """
 
     def __init__(self, directory: Path, segment_bytes: int, disk: Disk) -> None:
         self.directory = directory
         self.segment_bytes = segment_bytes
         self._disk = disk
-        self._segments: list[Segment] = []
+        self._segments: tuple[Segment, ...] = ()
+        self._changing = threading.Lock()
 
     def load(self) -> None:
-        """Open what is on disk. Files that are not ours to read are left alone."""
+        """Open what is on disk. Files with other names are left alone."""
         if not self.directory.is_dir():
             return
         for leftover in self.directory.glob(f"{'[0-9]' * NAME_DIGITS}.new"):
             leftover.unlink()
-        names = sorted(p.name for p in self.directory.iterdir() if _is_segment_name(p.name))
-        for name in names:
-            self.attach(Segment.open(self.directory / name, int(name), self.segment_bytes, self._disk))
+        for name in sorted(p.name for p in self.directory.iterdir() if _is_segment_name(p.name)):
+            path = self.directory / name
+            self.attach(Segment.open(path, int(name), self.segment_bytes, self._disk))
+
+    def path(self, base: int) -> Path:
+        return self.directory / f"{base:0{NAME_DIGITS}d}"
+
+    def make(self, base: int, reserved: int | None = None) -> Segment:
+        """Create a segment's file, without adding it to the chain."""
+        self._disk.make_directory(self.directory)
+        return Segment.create(self.path(base), base, self.segment_bytes, self._disk, reserved)
 
     def attach(self, segment: Segment) -> None:
-        if self._segments and self._segments[-1].end != segment.base:
-            raise StoreMismatch(
-                f"{self.directory}: {segment.path.name} does not begin where the file before it"
-                f" ends ({self._segments[-1].end}); is the configured file size"
-                f" ({self.segment_bytes}) the one it was written with?"
-            )
-        self._segments.append(segment)
-
-    def create(self, base: int, reserved: int | None = None) -> Segment:
-        self._disk.make_directory(self.directory)
-        segment = Segment.create(self.directory, base, self.segment_bytes, self._disk, reserved)
-        self.attach(segment)
-        return segment
+        with self._changing:
+            if self._segments and self._segments[-1].end != segment.base:
+                raise StoreMismatch(
+                    f"{self.directory}: {segment.path.name} does not begin where the file before"
+                    f" it ends ({self._segments[-1].end}); was it written with another file size"
+                    f" than the configured {self.segment_bytes}?"
+                )
+            self._segments = (*self._segments, segment)
 
     def find(self, offset: int) -> Segment | None:
         """The segment that holds the byte at `offset`."""
-        if not self._segments:
+        segments = self._segments
+        if not segments:
             return None
-        number = (offset - self._segments[0].base) // self.segment_bytes
-        return self._segments[number] if 0 <= number < len(self._segments) else None
+        number = (offset - segments[0].base) // self.segment_bytes
+        return segments[number] if 0 <= number < len(segments) else None
 
     def between(self, start: int, end: int) -> list[Segment]:
         """The segments that hold any byte of [start, end)."""
-        first = bisect.bisect_right(self._segments, start, key=lambda s: s.end)
-        return [s for s in self._segments[first:] if s.base < end]
+        segments = self._segments
+        first = bisect.bisect_right(segments, start, key=lambda s: s.end)
+        return [s for s in segments[first:] if s.base < end]
 
     def remove_first(self) -> None:
-        self._segments.pop(0).delete()
+        with self._changing:
+            first, *rest = self._segments
+            self._segments = tuple(rest)
+        first.delete()
 
     def remove_from(self, offset: int) -> None:
         """Delete the segments that begin at `offset` or behind it."""
-        while self._segments and self._segments[-1].base >= offset:
-            self._segments.pop().delete()
+        with self._changing:
+            removed = [s for s in self._segments if s.base >= offset]
+            self._segments = tuple(s for s in self._segments if s.base < offset)
+        for segment in reversed(removed):
+            segment.delete()
 
     def close(self) -> None:
-        for segment in self._segments:
-            segment.drop()
-        self._segments.clear()
+        self._segments = ()
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(tuple(self._segments))
+        return iter(self._segments)
 
     def __len__(self) -> int:
         return len(self._segments)
 
     @property
     def first(self) -> Segment | None:
-        return self._segments[0] if self._segments else None
+        segments = self._segments
+        return segments[0] if segments else None
 
     @property
     def last(self) -> Segment | None:
-        return self._segments[-1] if self._segments else None
+        segments = self._segments
+        return segments[-1] if segments else None
 
 
 def _is_segment_name(name: str) -> bool:

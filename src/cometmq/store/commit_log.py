@@ -1,0 +1,113 @@
+"""The CommitLog: all messages of the broker in the order of their arrival.
+
+One writer appends. A record never crosses a file's end: what does not fit leaves a marker there
+and goes to the next file. `end` is the offset where the next record goes.
+"""
+
+import errno
+import struct
+
+from cometmq.protocol.hot import encode_record
+from cometmq.protocol.layout import BLANK_MAGIC
+from cometmq.protocol.message import Message
+
+from .allocator import Allocator
+from .config import StoreConfig
+from .disk import Disk
+from .errors import DiskFull, MessageTooLarge, StoreFailed
+from .segment import Segment
+from .segments import SegmentChain
+
+_BLANK = struct.Struct(">iI")
+
+
+class CommitLog:
+    def __init__(self, config: StoreConfig, disk: Disk, store_host: bytes) -> None:
+        self._config = config
+        self._store_host = store_host
+        self._sealed = config.seal_records
+        self.segments = SegmentChain(config.commit_log_dir, config.commit_log_file_bytes, disk)
+        self._allocator = Allocator(self._make)
+        # The file that takes the next record. A fresh log has none: its room is 0.
+        self._view = memoryview(b"")
+        self._base = self._position = self._limit = 0
+
+    def start(self, end: int) -> None:
+        """Begin to append at `end`, which recovery has found."""
+        self._allocator.start()
+        segment = self.segments.find(end)
+        if segment is None:
+            self._base = end
+        else:
+            segment.reserve(segment.size, segment.size)
+            self._activate(segment, end - segment.base)
+
+    def stop(self) -> None:
+        self._allocator.stop()
+
+    @property
+    def end(self) -> int:
+        return self._base + self._position
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that is still kept."""
+        first = self.segments.first
+        return first.base if first is not None else 0
+
+    def append(self, message: Message, queue_offset: int, store_timestamp: int) -> int:
+        """Write one record at `end` and return its size."""
+        size = self._encode(message, queue_offset, store_timestamp)
+        if not size:
+            self._roll()
+            size = self._encode(message, queue_offset, store_timestamp)
+            if not size:
+                raise MessageTooLarge(
+                    f"a message with a body of {len(message.body)} bytes does not fit into a"
+                    f" CommitLog file of {self._config.commit_log_file_bytes}"
+                )
+        self._position += size
+        return size
+
+    def _encode(self, message: Message, queue_offset: int, store_timestamp: int) -> int:
+        position = self._position
+        return encode_record(
+            self._view, position, self._limit, message, queue_offset, self._base + position,
+            store_timestamp, self._store_host, self._sealed,
+        )  # fmt: skip
+
+    def slices(self, start: int, end: int) -> list[memoryview]:
+        """The bytes of [start, end), one slice a segment, without copying them."""
+        return [
+            segment.view[max(start - segment.base, 0) : end - segment.base].toreadonly()
+            for segment in self.segments.between(start, end)
+        ]
+
+    def sync(self, start: int, end: int) -> None:
+        """Make the bytes of [start, end) durable."""
+        for segment in self.segments.between(start, end):
+            segment.sync()
+
+    def _roll(self) -> None:
+        """Go on in the next file. The marker is written only when there is one."""
+        try:
+            segment = self._allocator.take(self._base + self._limit)
+        except OSError as error:
+            what = f"the next CommitLog file cannot be made: {error}"
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise DiskFull(what) if full else StoreFailed(what) from error
+        if self._limit - self._position >= _BLANK.size:
+            _BLANK.pack_into(self._view, self._position, self._limit - self._position, BLANK_MAGIC)
+        self.segments.attach(segment)
+        self._activate(segment, 0)
+
+    def _activate(self, segment: Segment, position: int) -> None:
+        self._view = segment.view
+        self._base, self._position, self._limit = segment.base, position, segment.size
+        self._allocator.prepare(segment.end)
+
+    def _make(self, base: int) -> Segment:
+        segment = self.segments.make(base)
+        if self._config.warm_up:
+            segment.warm_up()
+        return segment

@@ -1,0 +1,111 @@
+"""All ConsumeQueues of a store, in `consumequeue/<topic>/<queue id>/`."""
+
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+
+from cometmq.protocol.errors import IllegalMessage
+from cometmq.protocol.names import check_topic
+from cometmq.protocol.scan import Run, queue_key, split_queue_key
+
+from .config import StoreConfig
+from .consume_queue import ConsumeQueue
+from .disk import Disk
+
+log = logging.getLogger(__name__)
+
+
+class ConsumeQueues:
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self._config = config
+        self._disk = disk
+        self._queues: dict[bytes, ConsumeQueue] = {}
+        self._dirty: set[ConsumeQueue] = set()
+        self.entries = 0
+        """Sum of all queues' ends."""
+        self._marking = threading.Lock()
+
+    def load(self, physical_end: int) -> None:
+        """Open all queues, keeping the entries of records below `physical_end`."""
+        root = self._config.consume_queue_dir
+        if not root.is_dir():
+            return
+        for directory in sorted(root.glob("*/*")):
+            topic, queue_id = directory.parent.name, directory.name
+            if directory.is_dir() and queue_id.isdigit() and _is_topic(topic):
+                queue = self._make(queue_key(topic, int(queue_id)))
+                queue.load(physical_end)
+                self.entries += queue.max_offset
+            else:
+                log.warning("%s is no queue of ours and left alone", directory)
+
+    def get(self, key: bytes) -> ConsumeQueue | None:
+        return self._queues.get(key)
+
+    def append(self, run: Run) -> None:
+        queue = self._queues.get(run.queue)
+        if queue is None:
+            queue = self._make(run.queue)
+        before = queue.max_offset
+        queue.append(run.first_offset, run.entries)
+        self.entries += queue.max_offset - before
+        with self._marking:
+            self._dirty.add(queue)
+
+    def cut(self, physical_end: int) -> None:
+        for queue in self._queues.values():
+            queue.cut(physical_end)
+        self.entries = sum(queue.max_offset for queue in self._queues.values())
+
+    def sync(self) -> None:
+        """Make every queue durable that changed since the last time."""
+        with self._marking:
+            dirty, self._dirty = self._dirty, set()
+        for queue in dirty:
+            queue.sync()
+
+    def expire(self, physical_start: int) -> int:
+        return sum(queue.expire(physical_start) for queue in tuple(self._queues.values()))
+
+    def physical_end(self) -> int:
+        return max((queue.physical_end() for queue in self._queues.values()), default=0)
+
+    def delete_topic(self, topic: str) -> int:
+        """Remove a topic's queues; how many there were."""
+        doomed = [key for key in self._queues if split_queue_key(key)[0] == topic]
+        for key in doomed:
+            queue = self._queues.pop(key)
+            with self._marking:
+                self._dirty.discard(queue)
+            self.entries -= queue.max_offset
+            queue.delete()
+        shutil.rmtree(self._config.consume_queue_dir / check_topic(topic), ignore_errors=True)
+        return len(doomed)
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+        self._dirty.clear()
+        self.entries = 0
+
+    def __iter__(self) -> Iterator[tuple[bytes, ConsumeQueue]]:
+        return iter(tuple(self._queues.items()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def _make(self, key: bytes) -> ConsumeQueue:
+        topic, queue_id = split_queue_key(key)
+        directory = self._config.consume_queue_dir / check_topic(topic) / str(queue_id)
+        queue = ConsumeQueue(directory, self._config.consume_queue_file_bytes, self._disk)
+        self._queues[key] = queue
+        return queue
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        return bool(check_topic(name))
+    except IllegalMessage:
+        return False

@@ -1,0 +1,138 @@
+"""The thread that keeps house: queues and index to disk, the checkpoint, old files away."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cometmq.clock import Clock
+
+from . import retention
+from .checkpoint import Checkpoint, Marks, write_checkpoint
+from .commit_log import CommitLog
+from .config import StoreConfig
+from .consume_queues import ConsumeQueues
+from .disk import Disk
+from .dispatcher import Dispatcher
+from .key_index import KeyIndex
+from .watermark import Watermark
+
+log = logging.getLogger(__name__)
+
+
+class Keeper:
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk: Disk,
+        clock: Clock,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: KeyIndex | None,
+        dispatcher: Dispatcher,
+        flushed: Watermark,
+        last_timestamp: Callable[[], int],
+        checkpoint: Checkpoint,
+    ) -> None:
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._flushed = flushed
+        self._last_timestamp = last_timestamp
+        self._checkpoint = checkpoint
+        self._working = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cometmq-keep", daemon=True)
+        self.disk_full = False
+
+    @property
+    def checkpoint_path(self) -> Path:
+        return self._config.root / "checkpoint"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def save(self) -> None:
+        """Make queues and index durable, then note in the checkpoint how far they are.
+
+        What is noted was true before the syncs began, so it holds whatever comes meanwhile.
+        """
+        with self._working:
+            progress = self._dispatcher.progress
+            log_timestamp, log_durable = self._last_timestamp(), self._flushed.value
+            self._queues.sync()
+            if self._index is not None:
+                self._index.sync()
+            old = self._checkpoint
+            checkpoint = Checkpoint(
+                log_timestamp=max(old.log_timestamp, log_timestamp),
+                queue_timestamp=max(old.queue_timestamp, progress.timestamp),
+                index_timestamp=max(old.index_timestamp, progress.timestamp),
+                master_flushed=old.master_flushed,
+                confirmed=old.confirmed,
+                marks=Marks(
+                    log=log_durable,
+                    queues=progress.offset,
+                    index=progress.offset,
+                    queue_entries=progress.queue_entries,
+                    newest_index_items=progress.newest_index_items,
+                ),
+            )
+            if checkpoint != old:
+                write_checkpoint(self.checkpoint_path, checkpoint, self._disk)
+                self._checkpoint = checkpoint
+
+    def clean(self, *, by_hand: bool = False) -> int:
+        """Delete the CommitLog files that may go, and what points to them; how many."""
+        with self._working:
+            segments = tuple(self._log.segments)[:-1]
+            now_ms = self._clock.now_ms()
+            verdict = retention.decide(
+                self._config,
+                [segment.modified_ms() for segment in segments],
+                now_ms,
+                time.localtime(now_ms / 1000).tm_hour,
+                self._disk.used_percent(self._config.root),
+                by_hand=by_hand,
+                was_full=self.disk_full,
+            )
+            self._tell_fullness(full=verdict.disk_full)
+            for segment in segments[: verdict.count]:
+                self._log.segments.remove_first()
+                log.info("deleted %s", segment.path)
+            if verdict.count:
+                start = self._log.start_offset
+                self._queues.expire(start)
+                if self._index is not None:
+                    self._index.expire(start)
+            return verdict.count
+
+    def _tell_fullness(self, *, full: bool) -> None:
+        if full and not self.disk_full:
+            log.error("the disk is over %d %% full: no more messages are taken", self._config.disk_full_percent)
+        if self.disk_full and not full:
+            log.warning("the disk has space again: messages are taken")
+        self.disk_full = full
+
+    def _run(self) -> None:
+        interval_s = self._config.queue_flush_interval_ms / 1000
+        clean_every_s = self._config.clean_interval_ms / 1000
+        next_clean = time.monotonic()
+        while not self._stop.wait(interval_s):
+            try:
+                if time.monotonic() >= next_clean:
+                    next_clean = time.monotonic() + clean_every_s
+                    self.clean()
+                self.save()
+            except OSError as error:
+                # Queues and index can be made anew from the log: no message is at stake.
+                log.error("housekeeping: %s; trying again", error)

@@ -1,0 +1,254 @@
+"""Recovery: find the log's end, and bring queues and index in line with it.
+
+The marks of the checkpoint say exactly how far log, queues and index were on disk. Without valid
+marks (another broker had the store) RocketMQ's times say it roughly. Then:
+
+1. The log is verified from the file of the lowest mark on. A bad record behind the durable point
+   is a torn tail: the log ends there. One before that point is damage: it is reported, kept and
+   never served, and the walk goes on at the next whole record; if none follows, the log ends.
+2. Queues and index forget what lies behind their own durable points or the log's end.
+3. What they lack is dispatched again. ConsumeQueue or index missing: all of it.
+
+Recovering twice changes nothing the second time.
+"""
+
+import logging
+import time
+
+import msgspec
+
+from cometmq.protocol.record import record_store_timestamp
+from cometmq.protocol.scan import Damage
+
+from .checkpoint import Checkpoint
+from .commit_log import CommitLog
+from .config import StoreConfig
+from .consume_queues import ConsumeQueues
+from .dispatcher import Dispatcher
+from .key_index import KeyIndex
+from .log_walk import Damaged, walk
+from .segment import Segment
+
+log = logging.getLogger(__name__)
+CLOCK_SLACK_MS = 3000
+"""RocketMQ's own allowance when it goes by the checkpoint's times."""
+
+
+class DamagedRange(msgspec.Struct, frozen=True):
+    """Log bytes before the durable point that are no whole records."""
+
+    start: int
+    end: int
+    damage: Damage
+
+
+class RecoveryReport(msgspec.Struct, kw_only=True):
+    clean: bool
+    """The last owner closed the store in order."""
+    log_start: int = 0
+    log_end: int = 0
+    verified_bytes: int = 0
+    cut_bytes: int = 0
+    """Bytes behind the new end that were not zero: a torn tail, or durable data gone (`lost`)."""
+    lost: bool = False
+    """The end lies before a point that was durable once: something took data away."""
+    dispatched_bytes: int = 0
+    queues_rebuilt: bool = False
+    index_rebuilt: bool = False
+    damaged: list[DamagedRange] = msgspec.field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Recovery:
+    def __init__(
+        self,
+        config: StoreConfig,
+        commit_log: CommitLog,
+        queues: ConsumeQueues,
+        index: KeyIndex | None,
+        dispatcher: Dispatcher,
+        checkpoint: Checkpoint,
+        *,
+        clean: bool,
+    ) -> None:
+        self._config = config
+        self._log = commit_log
+        self._segments = commit_log.segments
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint
+        self._clean = clean
+        self._report = RecoveryReport(clean=clean)
+        self._last_timestamp = 0
+
+    def run(self) -> RecoveryReport:
+        began = time.monotonic()
+        report = self._report
+        self._segments.load()
+        report.log_start = self._log.start_offset
+        if self._index is not None:
+            self._index.load()
+        verify_from = self._verify_from()
+        report.log_end = self._find_end(verify_from)
+        self._cut_log(report.log_end)
+        queues_from = self._settle_queues(report.log_end)
+        index_from = self._settle_index(report.log_end)
+        self._dispatch(queues_from, index_from, report.log_end)
+        self._queues.expire(report.log_start)
+        self._dispatcher.start(report.log_end, self._last_timestamp)
+        report.seconds = time.monotonic() - began
+        self._tell()
+        return report
+
+    # -- the log's end ---------------------------------------------------------------------------
+
+    def _verify_from(self) -> int:
+        """Start of the file from which on the log is verified; always the last used one at least."""
+        marks = self._checkpoint.marks
+        if marks is not None:
+            offset = min(marks.log, marks.queues, marks.index if self._index else marks.queues)
+            segment = self._segments.find(min(offset, self._last_written()))
+            return segment.base if segment is not None else self._log.start_offset
+        if self._clean:
+            return self._last_written()
+        return self._file_before(self._checkpoint_time())
+
+    def _checkpoint_time(self) -> int:
+        times = (self._checkpoint.log_timestamp, self._checkpoint.queue_timestamp)
+        return min(times) - CLOCK_SLACK_MS
+
+    def _last_written(self) -> int:
+        """Start of the last file that has anything in it (the next one is prepared ahead)."""
+        for segment in reversed(tuple(self._segments)):
+            if segment.view[:8] != bytes(8):
+                return segment.base
+        return self._log.start_offset
+
+    def _file_before(self, timestamp_ms: int) -> int:
+        """Start of the last file whose first record was stored before a time."""
+        for segment in reversed(tuple(self._segments)):
+            first = _first_timestamp(segment)
+            if first is not None and first <= timestamp_ms:
+                return segment.base
+        return self._log.start_offset
+
+    def _find_end(self, start: int) -> int:
+        last = self._segments.last
+        end = start
+        for part in walk(self._segments, start, last.end if last else 0, (), collect=False):
+            if isinstance(part, Damaged):
+                if part.resume is None or not self._was_durable(part.start):
+                    break
+                self._note_damage(part.start, part.resume, part.damage)
+            else:
+                end = part.end
+                self._last_timestamp = part.scan.last_timestamp
+        marks = self._checkpoint.marks
+        self._report.lost = marks is not None and end < marks.log
+        self._report.verified_bytes = end - start
+        return end
+
+    def _was_durable(self, offset: int) -> bool:
+        """Whether a record at `offset` had surely reached the disk."""
+        marks = self._checkpoint.marks
+        if marks is not None:
+            return offset < marks.log
+        return self._clean or self._last_timestamp < self._checkpoint.log_timestamp
+
+    def _note_damage(self, start: int, end: int, damage: Damage) -> None:
+        if not any(known.start == start for known in self._report.damaged):
+            self._report.damaged.append(DamagedRange(start, end, damage))
+
+    def _cut_log(self, end: int) -> None:
+        """Leave nothing behind the end: no whole file, and only zeros in the last one."""
+        for segment in self._segments:
+            if segment.base >= end and not segment.zero_from(0):
+                self._report.cut_bytes += segment.size
+        self._segments.remove_from(max(end, self._log.start_offset + 1))
+        segment = self._segments.find(end)
+        if segment is not None and segment.cut(end - segment.base):
+            self._report.cut_bytes += segment.end - end
+
+    # -- queues and index ------------------------------------------------------------------------
+
+    def _settle_queues(self, log_end: int) -> int:
+        """Load the queues as far as they can be trusted; from where to dispatch to them."""
+        marks = self._checkpoint.marks
+        if marks is not None:
+            durable = min(marks.queues, log_end)
+        elif self._clean:
+            durable = log_end
+        else:
+            durable = min(self._file_before(self._checkpoint_time()), log_end)
+        self._queues.load(durable)
+        if marks is None and self._clean:
+            durable = min(self._queues.physical_end(), log_end)
+        if marks is None or marks.queues > log_end or self._queues.entries == marks.queue_entries:
+            return max(durable, self._log.start_offset)
+        self._queues.cut(self._log.start_offset)
+        self._report.queues_rebuilt = True
+        return self._log.start_offset
+
+    def _settle_index(self, log_end: int) -> int:
+        """Cut the index to what can be trusted; from where to dispatch to it."""
+        if self._index is None:
+            return log_end
+        marks = self._checkpoint.marks
+        if marks is not None:
+            durable = min(marks.index, log_end)
+        elif self._clean:
+            durable = min(self._index.last_offset(), log_end)
+        else:
+            durable = min(self._index.durable_offset(self._checkpoint.index_timestamp), log_end)
+        if not self._clean or marks is None or durable < marks.index:
+            self._index.cut(durable, self._store_time)
+        newest = self._index.newest_items()
+        if marks is None or marks.index > log_end or newest == marks.newest_index_items:
+            return max(durable, self._log.start_offset)
+        self._index.cut(self._log.start_offset, self._store_time)
+        self._report.index_rebuilt = True
+        return self._log.start_offset
+
+    def _store_time(self, offset: int) -> int | None:
+        segment = self._segments.find(offset)
+        return record_store_timestamp(segment.view, offset - segment.base) if segment else None
+
+    def _dispatch(self, queues_from: int, index_from: int, end: int) -> None:
+        both_from = max(queues_from, index_from)
+        low = min(queues_from, index_from)
+        self._report.dispatched_bytes = end - low
+        to_queues, to_index = queues_from == low, index_from == low
+        for start, stop in ((low, both_from), (both_from, end)):
+            if start == both_from:
+                to_queues = to_index = True
+            self._dispatch_range(start, stop, to_queues=to_queues, to_index=to_index)
+        self._queues.sync()
+        if self._index is not None:
+            self._index.sync()
+
+    def _dispatch_range(self, start: int, end: int, *, to_queues: bool, to_index: bool) -> None:
+        delays = self._config.delays_ms()
+        for part in walk(self._segments, start, end, delays, collect=True):
+            if isinstance(part, Damaged):
+                self._note_damage(part.start, end if part.resume is None else part.resume, part.damage)
+            else:
+                self._dispatcher.apply(part, to_queues=to_queues, to_index=to_index)
+
+    def _tell(self) -> None:
+        report = self._report
+        for place in report.damaged:
+            log.error(
+                "CommitLog bytes %d to %d are damaged and not served: %s",
+                place.start, place.end, place.damage.describe(),
+            )  # fmt: skip
+        if report.lost:
+            log.error("CommitLog ends at %d, before data that was durable once", report.log_end)
+        log.info("recovered: %s", report)
+
+
+def _first_timestamp(segment: Segment) -> int | None:
+    """Store time of a file's first record; None when there is none."""
+    if segment.view[4:7] != b"\xda\xa3\x20":
+        return None
+    return record_store_timestamp(segment.view, 0)
