@@ -177,7 +177,9 @@ def _checksum_holds(view: memoryview, position: int, size: int, parts: Parts) ->
                 return named and matches
         if b"\0" in tail:
             return False
-    elif properties_size and b"\0" in bytes(view[position + size - properties_size : position + size]):
+    elif properties_size and b"\0" in bytes(
+        view[position + size - properties_size : position + size]
+    ):
         return False
     stored_crc = int.from_bytes(view[position + 8 : position + 12], "big")
     return body_size == 0 or crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF == stored_crc
@@ -231,7 +233,9 @@ class _Collected:
         _, _, _, topic_at, topic_size, properties_at, properties_size = parts
         sys_flag = int.from_bytes(view[position + 36 : position + 40], "big")
         topic = bytes(view[topic_at : topic_at + topic_size])
-        values = dict(_iter_properties(bytes(view[properties_at : properties_at + properties_size])))
+        values = dict(
+            _iter_properties(bytes(view[properties_at : properties_at + properties_size]))
+        )
         if flags.is_queued(sys_flag):
             entry = ENTRY.pack(physical, size, self._tag_code(topic, values, stored))
             queue_id = bytes(view[position + 12 : position + 16])
@@ -311,7 +315,9 @@ def select_records(
             elif count == count_max or (count and size_total + size > bytes_max):
                 break
             else:
-                damage = _entry_damage(log, position, log_end, physical, size, queue_offset + number)
+                damage = _entry_damage(
+                    log, position, log_end, physical, size, queue_offset + number
+                )
                 if damage:
                     damaged.append((number, physical, damage))
                 else:
@@ -394,7 +400,9 @@ def index_lookup(
     return found
 
 
-def index_count_below(view: memoryview, slot_count: int, physical_limit: int, item_limit: int) -> int:
+def index_count_below(
+    view: memoryview, slot_count: int, physical_limit: int, item_limit: int
+) -> int:
     """The first item number from 1 on that is unwritten or points to `physical_limit` or beyond."""
     items_at = INDEX_HEADER_BYTES + slot_count * 4
     last = number = 0

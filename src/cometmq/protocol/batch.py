@@ -1,7 +1,7 @@
 """The body of a batch send: messages one behind the other, without topic and queue.
 
-    int32 size, int32 magic (0), int32 CRC (0), int32 flag, int32 length, body,
-    int16 length, properties
+int32 size, int32 magic (0), int32 CRC (0), int32 flag, int32 length, body,
+int16 length, properties
 """
 
 import struct

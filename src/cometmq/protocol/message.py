@@ -53,3 +53,10 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
         decoded = props.decode_properties(self.properties)
         decoded.pop(props.RECORD_CRC, None)
         return decoded
+
+    def has_key(self, key: str) -> bool:
+        """Whether a search for `key` means this message: its unique id or one of its keys."""
+        decoded = props.decode_properties(self.properties)
+        if decoded.get(props.UNIQUE_KEY) == key:
+            return True
+        return key in decoded.get(props.KEYS, "").split(props.KEY_SEPARATOR)

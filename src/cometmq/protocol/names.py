@@ -18,5 +18,7 @@ def check_topic(name: str) -> str:
     if not _ALLOWED.fullmatch(name):
         raise IllegalMessage(f"topic {name!r}: only letters, digits, and % | - _ are allowed")
     if len(name) > limit:
-        raise IllegalMessage(f"topic {name[:40]!r}… has {len(name)} characters, {limit} are allowed")
+        raise IllegalMessage(
+            f"topic {name[:40]!r}… has {len(name)} characters, {limit} are allowed"
+        )
     return name

@@ -19,11 +19,15 @@ def decode_record(view: memoryview, position: int = 0, physical_offset: int = 0)
     size = check_record(view, position, len(view), physical_offset)
     if size <= 0:
         damage = Damage(-size) if size else Damage.MAGIC
-        raise MalformedRecord(f"no record at physical offset {physical_offset}: {damage.describe()}")
+        raise MalformedRecord(
+            f"no record at physical offset {physical_offset}: {damage.describe()}"
+        )
     parts = record_parts(view, position, size)
     assert parts is not None  # check_record said that the lengths add up
     store_time_at, body_at, body_size, topic_at, topic_size, properties_at, properties_size = parts
-    _, _, body_crc, queue_id, flag, queue_offset, _, sys_flag, born = _HEAD.unpack_from(view, position)
+    _, _, body_crc, queue_id, flag, queue_offset, _, sys_flag, born = _HEAD.unpack_from(
+        view, position
+    )
     # A fixed-size part lies between the store host and the body: see the layout in _reference.
     reconsume_times, prepared = _AFTER_HOSTS.unpack_from(view, body_at - 16)
     return StoredMessage(

@@ -5,6 +5,7 @@
     16 int64 store time of the last durable index item
     24 int64 master's flushed offset (of a slave)        kept as found
     32 int64 confirmed offset
+    40 int64 start of the last record with a durable queue entry (since 5.5)
     64 int64 log durable up to                           ours, behind what RocketMQ uses
     72 int64 queues durable up to
     80 int64 index durable up to
@@ -25,7 +26,7 @@ import msgspec
 from .disk import Disk
 
 FILE_BYTES = 4096
-_THEIRS = struct.Struct(">5q")
+_THEIRS = struct.Struct(">6q")
 _OURS_AT = 64
 _OURS = struct.Struct(">5q")
 _CRC_AT = 104
@@ -47,13 +48,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     index_timestamp: int = 0
     master_flushed: int = 0
     confirmed: int = 0
+    last_queued: int = 0
     marks: Marks | None = None
 
     def encode(self) -> bytes:
         content = bytearray(FILE_BYTES)
         _THEIRS.pack_into(
             content, 0, self.log_timestamp, self.queue_timestamp, self.index_timestamp,
-            self.master_flushed, self.confirmed,
+            self.master_flushed, self.confirmed, self.last_queued,
         )  # fmt: skip
         if self.marks is not None:
             _OURS.pack_into(content, _OURS_AT, *msgspec.structs.astuple(self.marks))
@@ -64,16 +66,17 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def decode(cls, content: bytes) -> "Checkpoint":
         content = content.ljust(FILE_BYTES, b"\0")
-        log, queue, index, master, confirmed = _THEIRS.unpack_from(content)
+        log, queue, index, master, confirmed, queued = _THEIRS.unpack_from(content)
         marks = None
         if int.from_bytes(content[_CRC_AT : _CRC_AT + 4], "big") == zlib.crc32(content[:_CRC_AT]):
             durable, queues, items, entries, count = _OURS.unpack_from(content, _OURS_AT)
             marks = Marks(
-                log=durable, queues=queues, index=items, queue_entries=entries, newest_index_items=count
-            )
+                log=durable, queues=queues, index=items, queue_entries=entries,
+                newest_index_items=count,
+            )  # fmt: skip
         return cls(
             log_timestamp=log, queue_timestamp=queue, index_timestamp=index,
-            master_flushed=master, confirmed=confirmed, marks=marks,
+            master_flushed=master, confirmed=confirmed, last_queued=queued, marks=marks,
         )  # fmt: skip
 
 

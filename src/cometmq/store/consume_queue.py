@@ -46,6 +46,9 @@ class ConsumeQueue:
         self.max_offset = 0
         """Where the next entry goes."""
 
+    def __str__(self) -> str:
+        return str(self._chain.directory)
+
     def load(self, physical_end: int) -> None:
         """Open the files and keep the entries of records below `physical_end`."""
         self._chain.load()

@@ -79,6 +79,9 @@ class Keeper:
                 index_timestamp=max(old.index_timestamp, progress.timestamp),
                 master_flushed=old.master_flushed,
                 confirmed=old.confirmed,
+                # The last record begins somewhere before its end; all that RocketMQ does with this
+                # number is to compare it with the starts of records.
+                last_queued=max(progress.offset - 1, 0),
                 marks=Marks(
                     log=log_durable,
                     queues=progress.offset,
@@ -118,7 +121,10 @@ class Keeper:
 
     def _tell_fullness(self, *, full: bool) -> None:
         if full and not self.disk_full:
-            log.error("the disk is over %d %% full: no more messages are taken", self._config.disk_full_percent)
+            log.error(
+                "the disk is over %d %% full: no more messages are taken",
+                self._config.disk_full_percent,
+            )
         if self.disk_full and not full:
             log.warning("the disk has space again: messages are taken")
         self.disk_full = full

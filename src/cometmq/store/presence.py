@@ -47,6 +47,8 @@ class Presence:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             os.close(fd)
-            raise StoreLocked(f"{self._root} is in use by another store ({error.strerror})") from error
+            raise StoreLocked(
+                f"{self._root} is in use by another store ({error.strerror})"
+            ) from error
         os.pwrite(fd, b"lock", 0)
         self._lock_fd = fd

@@ -104,7 +104,7 @@ class Recovery:
     # -- the log's end ---------------------------------------------------------------------------
 
     def _verify_from(self) -> int:
-        """Start of the file from which on the log is verified; always the last used one at least."""
+        """Start of the file from which on the log is verified: the last used one at the latest."""
         marks = self._checkpoint.marks
         if marks is not None:
             offset = min(marks.log, marks.queues, marks.index if self._index else marks.queues)
@@ -231,7 +231,9 @@ class Recovery:
         delays = self._config.delays_ms()
         for part in walk(self._segments, start, end, delays, collect=True):
             if isinstance(part, Damaged):
-                self._note_damage(part.start, end if part.resume is None else part.resume, part.damage)
+                self._note_damage(
+                    part.start, end if part.resume is None else part.resume, part.damage
+                )
             else:
                 self._dispatcher.apply(part, to_queues=to_queues, to_index=to_index)
 

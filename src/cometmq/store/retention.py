@@ -33,7 +33,9 @@ def decide(
     """`files_modified_ms`: last change of each file from the oldest on, without the current one."""
     forced = used_percent > config.disk_force_percent
     disk_full = used_percent > config.disk_full_percent or (was_full and forced)
-    due = by_hand or local_hour in config.delete_hours() or used_percent > config.disk_expire_percent
+    due = (
+        by_hand or local_hour in config.delete_hours() or used_percent > config.disk_expire_percent
+    )
     oldest = files_modified_ms[: config.delete_batch_max]
     if forced:
         return Verdict(len(oldest), disk_full)

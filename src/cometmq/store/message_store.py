@@ -1,0 +1,365 @@
+"""The store's front: append, dispatch, wait, read, look up, clean, recover.
+
+It belongs to one thread (a broker's event loop); the threads inside make data durable, prepare
+files and keep house. A message is in the log when `append` returns. `dispatch` makes what was
+appended readable; callers do both once a batch. When it may be acknowledged is a matter of
+watermarks: see `wait_for`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from cometmq.clock import Clock, SystemClock
+from cometmq.protocol import flags
+from cometmq.protocol.errors import MalformedRecord
+from cometmq.protocol.host import Host, pack_host
+from cometmq.protocol.message import Message, StoredMessage
+from cometmq.protocol.names import check_topic
+from cometmq.protocol.record import decode_record
+from cometmq.protocol.scan import queue_key
+
+from .checkpoint import read_checkpoint
+from .commit_log import CommitLog
+from .config import FlushMode, StoreConfig
+from .consume_queues import ConsumeQueues
+from .disk import Disk
+from .dispatcher import Dispatcher
+from .errors import DiskFull, MessageTooLarge, StoreClosed, StoreFailed
+from .flusher import Flusher
+from .keeper import Keeper
+from .key_index import KeyIndex
+from .presence import Presence
+from .queue_reader import QueueReader
+from .reading import Boundary, ReadResult
+from .recovery import Recovery, RecoveryReport
+from .watermark import Watermark
+
+log = logging.getLogger(__name__)
+DEFAULT_HOST = Host("127.0.0.1", 10911)
+SPACE_RETRY_MS = 1000
+"""How often a refused append looks whether there is space again."""
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    physical_offset: int
+    size: int
+    queue_offset: int
+    store_timestamp: int
+
+    @property
+    def end(self) -> int:
+        """Where a watermark must be for this record to count."""
+        return self.physical_offset + self.size
+
+
+class MessageStore:
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        host: Host = DEFAULT_HOST,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        on_failure: Callable[[StoreFailed], None] | None = None,
+        confirm_appended: bool = True,
+    ) -> None:
+        """`host` stands in every record and message id. `on_failure` is called, in the flush
+        thread, when data cannot be made durable. Without `confirm_appended` somebody else (a
+        replication group) decides by `confirm` what may be dispatched."""
+        self.config = config
+        self._disk = disk or Disk()
+        self._clock = clock or SystemClock()
+        self._on_failure = on_failure
+        self._confirm_appended = confirm_appended
+        self.appended = Watermark("appended")
+        self.flushed = Watermark("flushed")
+        self.replicated = Watermark("replicated")
+        self.confirmed = Watermark("confirmed")
+        self.dispatched = Watermark("dispatched")
+        self.commit_log = CommitLog(config, self._disk, pack_host(*host))
+        self.queues = ConsumeQueues(config, self._disk)
+        self.index = KeyIndex(config, self._disk) if config.index_enabled else None
+        self._reader = QueueReader(self.commit_log, self.queues)
+        self._dispatcher = Dispatcher(
+            self.commit_log.segments, self.queues, self.index, config.delays_ms()
+        )
+        self._presence = Presence(config.root, self._disk)
+        self._flusher = Flusher(
+            config, self.commit_log, self.appended, self.flushed, self._flush_failed
+        )
+        self._next_offsets: dict[tuple[str, int], int] = {}
+        self._last_timestamp = 0
+        self._failure: StoreFailed | None = None
+        self._no_space: DiskFull | None = None
+        self._space_checked_ms = 0
+        self._opened = False
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def open(self) -> RecoveryReport:
+        """Take the directory, recover what is in it, and start."""
+        clean = self._presence.enter()
+        try:
+            checkpoint = read_checkpoint(self.config.root / "checkpoint")
+            report = Recovery(
+                self.config, self.commit_log, self.queues, self.index, self._dispatcher,
+                checkpoint, clean=clean,
+            ).run()  # fmt: skip
+        except BaseException:
+            self._presence.leave(clean=False)
+            raise
+        self._last_timestamp = self._dispatcher.progress.timestamp
+        for mark in (self.appended, self.confirmed, self.dispatched):
+            mark.reset(report.log_end)
+        # What recovery found in the page cache may still be lost with the power: sync it once.
+        self.flushed.reset(report.log_start if not clean else report.log_end)
+        self._keeper = Keeper(
+            self.config, self._disk, self._clock, self.commit_log, self.queues, self.index,
+            self._dispatcher, self.flushed, lambda: self._last_timestamp, checkpoint,
+        )  # fmt: skip
+        self._flusher.flush()
+        self._keeper.save()
+        self.commit_log.start(report.log_end)
+        self._flusher.start()
+        self._keeper.start()
+        self._opened = True
+        return report
+
+    def close(self) -> None:
+        """Dispatch, make everything durable and leave in order.
+
+        After a failure the store is left as after a crash, for recovery to look at.
+        """
+        if not self._opened:
+            return
+        self._opened = False
+        clean = self._failure is None
+        try:
+            if clean:
+                self.dispatch()
+        finally:
+            self._flusher.stop()
+            self._keeper.stop()
+            self.commit_log.stop()
+            try:
+                if clean:
+                    self._flusher.flush()
+                    self._keeper.save()
+            except (OSError, StoreFailed):
+                clean = False
+                raise
+            finally:
+                left_over = self.dispatched.value != self.appended.value
+                self._presence.leave(clean=clean and not left_over)
+                self._release_files()
+
+    def _release_files(self) -> None:
+        self.commit_log.segments.close()
+        self.queues.close()
+        if self.index is not None:
+            self.index.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- write -----------------------------------------------------------------------------------
+
+    def append(self, message: Message) -> Appended:
+        """Put one message at the end of the log. Raises AppendRefused and leaves no trace."""
+        if not self._opened or self._failure or self._no_space or self._keeper.disk_full:
+            self._refuse_if_must()
+        body_size = len(message.body)
+        if body_size > self.config.message_bytes_max:
+            raise MessageTooLarge(
+                f"the body has {body_size} bytes, maxMessageSize is {self.config.message_bytes_max}"
+            )
+        key = (message.topic, message.queue_id)
+        queue_offset = self._next_offsets.get(key, -1)
+        if queue_offset < 0:
+            queue_offset = self._first_use(key)
+        queued = flags.is_queued(message.sys_flag)
+        # Never backwards: searches by time bisect over store times.
+        timestamp = max(self._clock.now_ms(), self._last_timestamp)
+        try:
+            size = self.commit_log.append(message, queue_offset if queued else 0, timestamp)
+        except DiskFull as full:
+            self._no_space = full
+            raise
+        self._last_timestamp = timestamp
+        if queued:
+            self._next_offsets[key] = queue_offset + 1
+        end = self.commit_log.end
+        self.appended.advance(end)
+        if self._confirm_appended:
+            self.confirmed.advance(end)
+        if self._flusher.wakes_on_append:
+            self._flusher.request()
+        return Appended(end - size, size, queue_offset if queued else 0, timestamp)
+
+    def append_all(self, messages: Iterable[Message]) -> list[Appended]:
+        """Append a batch; on a refusal in the middle those before it stay in the log."""
+        return [self.append(message) for message in messages]
+
+    def confirm(self, offset: int) -> None:
+        """Let records below `offset` be dispatched."""
+        self.confirmed.advance(min(offset, self.appended.value))
+
+    def dispatch(self) -> list[bytes]:
+        """Make confirmed messages readable; the queues (see queue_key) that got some."""
+        end = self.confirmed.value
+        if end <= self.dispatched.value and self._no_space is None:
+            return []
+        try:
+            touched = self._dispatcher.dispatch(end)
+        except OSError as error:
+            self._no_space = DiskFull(f"no space for ConsumeQueue or index: {error}")
+            log.error(
+                "%s; messages are in the log, and readable when there is space", self._no_space
+            )
+            return []
+        self.dispatched.advance(end)
+        return touched
+
+    def put(self, message: Message) -> Appended:
+        """Append one message and make it readable."""
+        appended = self.append(message)
+        self.dispatch()
+        return appended
+
+    def wait_for(self, appended: Appended) -> None:
+        """Block until the flush mode lets this message be acknowledged."""
+        if self.config.flush is FlushMode.SYNC:
+            self.flushed.wait(appended.end, self.config.sync_flush_timeout_ms)
+
+    def _first_use(self, key: tuple[str, int]) -> int:
+        topic, queue_id = key
+        check_topic(topic)
+        queue = self.queues.get(queue_key(topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def _refuse_if_must(self) -> None:
+        if not self._opened:
+            raise StoreClosed(f"the store {self.config.root} is not open")
+        if self._failure is not None:
+            raise self._failure
+        if self._keeper.disk_full:
+            raise DiskFull(
+                f"the disk of {self.config.root} is over {self.config.disk_full_percent} % full"
+            )
+        if self._no_space is not None:
+            self._look_for_space(self._no_space)
+
+    def _look_for_space(self, refusal: DiskFull) -> None:
+        """Try once a while whether what failed for lack of space succeeds now."""
+        now_ms = self._clock.now_ms()
+        if now_ms - self._space_checked_ms < SPACE_RETRY_MS:
+            raise refusal
+        self._space_checked_ms = now_ms
+        self._no_space = None
+        behind = self.dispatched.value < self.confirmed.value
+        if behind:
+            self.dispatch()
+        if self._no_space is not None:
+            raise self._no_space
+        log.warning("trying to take messages again after: %s", refusal)
+
+    def _flush_failed(self, failure: StoreFailed) -> None:
+        self._failure = failure
+        for mark in (self.replicated, self.confirmed, self.dispatched):
+            mark.fail(failure)
+        if self._on_failure is not None:
+            self._on_failure(failure)
+
+    # -- read ------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int = 256 * 1024,
+        tag_hashes: frozenset[int] | None = None,
+    ) -> ReadResult:
+        """Messages of a queue from `offset` on; with `tag_hashes`, those whose tag may match."""
+        key = queue_key(topic, queue_id)
+        return self._reader.read(key, offset, count_max, bytes_max, tag_hashes)
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record begins at an offset; None when none does."""
+        view = self._reader.record_at(physical_offset, self.appended.value)
+        if view is None:
+            return None
+        try:
+            return decode_record(view, 0, physical_offset)
+        except MalformedRecord:
+            return None
+
+    def query(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, count_max: int = 32
+    ) -> list[StoredMessage]:
+        """Messages with a key (or unique id), newest first."""
+        if self.index is None:
+            return []
+        found = []
+        # Others may share the hash, so more are looked up than asked for.
+        for physical in self.index.lookup(topic, key, begin_ms, end_ms, count_max * 2 + 64):
+            message = self.message_at(physical)
+            if (
+                message is not None
+                and message.topic == topic
+                and begin_ms <= message.store_timestamp <= end_ms
+                and message.has_key(key)
+            ):
+                found.append(message)
+                if len(found) == count_max:
+                    break
+        return found
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queues.get(queue_key(topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Where the next message of the queue goes, as far as it is readable."""
+        queue = self.queues.get(queue_key(topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def earliest_time(self, topic: str, queue_id: int) -> int:
+        """Store time of the queue's first message; -1 when it has none."""
+        return self._reader.earliest_time(queue_key(topic, queue_id))
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """LOWER: the first message stored at that time or later. UPPER: the last one stored at
+        that time or earlier."""
+        return self._reader.offset_by_time(queue_key(topic, queue_id), timestamp_ms, boundary)
+
+    # -- keep house ------------------------------------------------------------------------------
+
+    def clean(self) -> int:
+        """Delete expired CommitLog files now, as if it were the hour to do so; how many."""
+        return self._keeper.clean(by_hand=True)
+
+    def delete_topic(self, topic: str) -> int:
+        """Forget a topic's queues; its records go with the log. How many queues there were."""
+        count = self.queues.delete_topic(check_topic(topic))
+        self._next_offsets = {k: v for k, v in self._next_offsets.items() if k[0] != topic}
+        self._dispatcher.note_progress()
+        self._keeper.save()
+        return count
