@@ -55,7 +55,7 @@ class Scan(NamedTuple):
     """Where the walk stopped: the first byte that is not part of a whole record."""
     stop: Stop
     damage: Damage
-    count: int
+    records: int
     last_timestamp: int
     """Store time of the last whole record; 0 when there was none."""
     runs: list[Run]
@@ -69,7 +69,7 @@ class Selection(NamedTuple):
     entries_used: int
     slices: list[int]
     """Flat pairs of (position, length) in the segment; adjoining records are one slice."""
-    count: int
+    records: int
     size: int
     damaged: list[tuple[int, int, Damage]]
     """(entry number, physical offset, what is wrong): never part of a slice."""

@@ -109,15 +109,15 @@ class Keeper:
                 was_full=self.disk_full,
             )
             self._tell_fullness(full=verdict.disk_full)
-            for segment in segments[: verdict.count]:
+            for segment in segments[: verdict.files]:
                 self._log.segments.remove_first()
                 log.info("deleted %s", segment.path)
-            if verdict.count:
+            if verdict.files:
                 start = self._log.start_offset
                 self._queues.expire(start)
                 if self._index is not None:
                     self._index.expire(start)
-            return verdict.count
+            return verdict.files
 
     def _tell_fullness(self, *, full: bool) -> None:
         if full and not self.disk_full:

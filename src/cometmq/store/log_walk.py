@@ -51,12 +51,12 @@ def walk(
         limit = min(end - segment.base, segment.size)
         bound = min(limit, position + PIECE_BYTES_MAX)
         scan = scan_records(segment.view, position, bound, segment.base, delays_ms, collect)
-        if scan.count:
+        if scan.records:
             yield Piece(at, segment.base + scan.position, scan)
             at = segment.base + scan.position
         if scan.stop is Stop.BLANK or (scan.stop is Stop.END and scan.position == segment.size):
             at = segment.end
-        elif scan.stop is Stop.DAMAGED and not scan.count:
+        elif scan.stop is Stop.DAMAGED and not scan.records:
             # Behind whole records it may be no damage but the piece's end: look again from here.
             resume = _next_record(segments, segment, at, end)
             yield Damaged(at, resume, scan.damage)

@@ -159,7 +159,7 @@ class _Found:
         for position, length in zip(pairs[::2], pairs[1::2], strict=True):
             self.slices.append(segment.view[position : position + length].toreadonly())
             self.end = segment.base + position + length
-        self.count += chosen.count
+        self.count += chosen.records
         self.size += chosen.size
         self.damaged += (
             DamagedMessage(first_offset + number, where, what)

@@ -15,7 +15,7 @@ HOUR_MS = 3_600_000
 
 
 class Verdict(NamedTuple):
-    count: int
+    files: int
     """How many files go, from the oldest on."""
     disk_full: bool
 
