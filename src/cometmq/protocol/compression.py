@@ -41,7 +41,7 @@ def decompress(body: bytes, sys_flag: int, bytes_max: int = UNPACKED_BYTES_MAX) 
     kind = sys_flag & COMPRESSION_MASK
     try:
         if kind == COMPRESSION_LZ4:
-            unpacked = lz4.frame.LZ4FrameDecompressor().decompress(body, bytes_max + 1)
+            unpacked: bytes = lz4.frame.LZ4FrameDecompressor().decompress(body, bytes_max + 1)
         elif kind == COMPRESSION_ZSTD:
             with zstandard.ZstdDecompressor().stream_reader(body) as reader:
                 unpacked = reader.read(bytes_max + 1)

@@ -4,7 +4,8 @@ ConsumeQueue entry   int64 physical offset, int32 size, int64 tag hash
 index file header    int64 begin/end store time, int64 begin/end physical offset,
                      int32 slots in use, int32 next item number (item 0 is never used)
 index file           header, slot_count x int32 (newest item of the chain), items
-index item           int32 key hash, int64 physical offset, int32 seconds since begin, int32 previous
+index item           int32 key hash, int64 physical offset, int32 seconds since begin,
+                     int32 item before it in the chain
 """
 
 import struct

@@ -17,8 +17,8 @@ from .segments import SegmentChain
 
 PIECE_BYTES_MAX = 32 * 1024 * 1024
 """How much is scanned at a time, which bounds the memory for what is collected."""
-_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
-_MAGIC = re.compile(b"|".join(map(re.escape, _MAGICS)))
+RECORD_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_MAGIC = re.compile(b"|".join(map(re.escape, RECORD_MAGICS)))
 _SEARCH_BYTES = 1024 * 1024
 
 
@@ -90,7 +90,7 @@ def _find_in(segment: Segment, position: int, end: int) -> int | None:
 
 
 def _magic_places(segment: Segment, position: int, limit: int) -> Iterator[int]:
-    overlap = len(_MAGICS[0]) - 1
+    overlap = len(RECORD_MAGICS[0]) - 1
     for start, end in segment.data_ranges(position, limit):
         for at in range(start, end, _SEARCH_BYTES):
             piece = bytes(segment.view[at : min(at + _SEARCH_BYTES + overlap, limit)])

@@ -26,7 +26,7 @@ from .config import StoreConfig
 from .consume_queues import ConsumeQueues
 from .dispatcher import Dispatcher
 from .key_index import KeyIndex
-from .log_walk import Damaged, walk
+from .log_walk import RECORD_MAGICS, Damaged, walk
 from .segment import Segment
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Recovery:
     def _last_written(self) -> int:
         """Start of the last file that has anything in it (the next one is prepared ahead)."""
         for segment in reversed(tuple(self._segments)):
-            if segment.view[:8] != bytes(8):
+            if bytes(segment.view[:8]) != bytes(8):
                 return segment.base
         return self._log.start_offset
 
@@ -166,9 +166,9 @@ class Recovery:
             if segment.base >= end and not segment.zero_from(0):
                 self._report.cut_bytes += segment.size
         self._segments.remove_from(max(end, self._log.start_offset + 1))
-        segment = self._segments.find(end)
-        if segment is not None and segment.cut(end - segment.base):
-            self._report.cut_bytes += segment.end - end
+        last = self._segments.find(end)
+        if last is not None and last.cut(end - last.base):
+            self._report.cut_bytes += last.end - end
 
     # -- queues and index ------------------------------------------------------------------------
 
@@ -251,6 +251,6 @@ class Recovery:
 
 def _first_timestamp(segment: Segment) -> int | None:
     """Store time of a file's first record; None when there is none."""
-    if segment.view[4:7] != b"\xda\xa3\x20":
+    if bytes(segment.view[4:8]) not in RECORD_MAGICS:
         return None
     return record_store_timestamp(segment.view, 0)
