@@ -1,6 +1,7 @@
 """A chain of segments of one size in one directory, named by offset in 20 digits, without gaps."""
 
 import bisect
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,9 +33,16 @@ class SegmentChain:
             return
         for leftover in self.directory.glob(f"{'[0-9]' * NAME_DIGITS}.new"):
             leftover.unlink()
-        for name in sorted(p.name for p in self.directory.iterdir() if _is_segment_name(p.name)):
-            path = self.directory / name
-            self.attach(Segment.open(path, int(name), self.segment_bytes, self._disk))
+        bases = sorted(int(p.name) for p in self.directory.iterdir() if _is_segment_name(p.name))
+        # All names first: a file must not be touched before it is known to fit.
+        for before, base in itertools.pairwise(bases):
+            if base - before != self.segment_bytes:
+                raise StoreMismatch(
+                    f"{self.directory}: the file at {base} follows the one at {before}, but files"
+                    f" have {self.segment_bytes} bytes; was another size configured before?"
+                )
+        for base in bases:
+            self.attach(Segment.open(self.path(base), base, self.segment_bytes, self._disk))
 
     def path(self, base: int) -> Path:
         return self.directory / f"{base:0{NAME_DIGITS}d}"
@@ -46,12 +54,7 @@ class SegmentChain:
 
     def attach(self, segment: Segment) -> None:
         with self._changing:
-            if self._segments and self._segments[-1].end != segment.base:
-                raise StoreMismatch(
-                    f"{self.directory}: {segment.path.name} does not begin where the file before"
-                    f" it ends ({self._segments[-1].end}); was it written with another file size"
-                    f" than the configured {self.segment_bytes}?"
-                )
+            assert not self._segments or self._segments[-1].end == segment.base
             self._segments = (*self._segments, segment)
 
     def find(self, offset: int) -> Segment | None:

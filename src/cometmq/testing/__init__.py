@@ -1,0 +1,1 @@
+"""For tests, ours and our users': parts of the system that can be made to fail on purpose."""
