@@ -152,7 +152,7 @@ TIMED_KEYS = (
     ("a", 700, 1_700_000_100_000),
     ("e", 800, 1_700_000_100_001),
 )
-"""Keys of topic T, physical offsets and store times given to IndexFile.putKey; it refused the last."""
+"""Keys of topic T, physical offsets and store times put into an IndexFile; it refuses the last."""
 TIMED_INDEX = bytes.fromhex(
     "0000018bcfe569f40000018bcfe6eea0000000000000006400000000000002bc000000030000000800000007"
     "0000000200000004000000000000000000000000000000000000000000013ff2000000000000006400000000"
