@@ -416,17 +416,18 @@ cdef int64_t tag_hash(Text tags) except? -1:
     return java.string_hash(text_of(tags.at, tags.size))
 
 
-cdef int32_t key_hash(bytes_t topic, Py_ssize_t topic_size, bytes_t key,
-                      Py_ssize_t key_size) except -1:
+cdef int32_t key_hash(bytes_t topic, Py_ssize_t topic_size, Text key, bint is_tag) except -1:
     cdef uint32_t value = 0
     cdef int32_t signed
-    if (ascii_hash(topic, topic_size, &value) and ascii_hash(<bytes_t>b"#", 1, &value)
-            and ascii_hash(key, key_size, &value)):
+    if (ascii_hash(topic, topic_size, &value)
+            and ascii_hash(<bytes_t>b"#T#", 3 if is_tag else 1, &value)
+            and ascii_hash(key.at, key.size, &value)):
         signed = <int32_t>value
         if signed == INT32_MIN:
             return 0
         return -signed if signed < 0 else signed
-    return java.key_hash(text_of(topic, topic_size), text_of(key, key_size))
+    cdef str text = text_of(key.at, key.size)
+    return java.key_hash(text_of(topic, topic_size), java.tag_key(text) if is_tag else text)
 
 
 cdef int64_t decimal(Text text) noexcept nogil:
@@ -462,8 +463,10 @@ cdef class Collected:
             self.add_entry(record, size, parts, physical, self.tag_code(record, parts, &known, stored))
         if transaction != ROLLBACK:
             if known.unique.size:
-                self.add_key(record, parts, known.unique.at, known.unique.size, physical, stored)
+                self.add_key(record, parts, known.unique, False, physical, stored)
             self.add_keys(record, parts, known.keys, physical, stored)
+            if known.tags.size:
+                self.add_key(record, parts, known.tags, True, physical, stored)
         return 0
 
     cdef int64_t tag_code(self, bytes_t record, Parts* parts, Known* known,
@@ -501,18 +504,21 @@ cdef class Collected:
         cdef bytes_t p = keys.at
         cdef bytes_t end = keys.at + keys.size
         cdef bytes_t blank
+        cdef Text key
         while p < end:
             blank = <bytes_t>memchr(p, 32, end - p)
             if blank == NULL:
                 blank = end
             if blank > p:
-                self.add_key(record, parts, p, blank - p, physical, stored)
+                key.at = p
+                key.size = blank - p
+                self.add_key(record, parts, key, False, physical, stored)
             p = blank + 1
         return 0
 
-    cdef int add_key(self, bytes_t record, Parts* parts, bytes_t key, Py_ssize_t key_size,
+    cdef int add_key(self, bytes_t record, Parts* parts, Text key, bint is_tag,
                      int64_t physical, int64_t stored) except -1:
-        cdef int32_t hashed = key_hash(record + parts.topic, parts.topic_size, key, key_size)
+        cdef int32_t hashed = key_hash(record + parts.topic, parts.topic_size, key, is_tag)
         cdef uint8_t* item = self.keys.extend(KEY)
         put32(item, <uint32_t>hashed)
         put64(item + 4, physical)

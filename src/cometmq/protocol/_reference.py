@@ -264,13 +264,13 @@ class _Collected:
     def _add_keys(
         self, topic: bytes, values: dict[bytes, bytes], physical: int, stored: int
     ) -> None:
-        unique = values.get(b"UNIQ_KEY")
-        keys = ([unique] if unique else []) + values.get(b"KEYS", b"").split(b" ")
-        prefix = topic.decode(errors="replace")
+        raw = (values.get(b"UNIQ_KEY", b""), *values.get(b"KEYS", b"").split(b" "))
+        keys = [key.decode(errors="replace") for key in raw if key]
+        if b"TAGS" in values:
+            keys.append(java.tag_key(values[b"TAGS"].decode(errors="replace")))
         for key in keys:
-            if key:
-                hashed = java.key_hash(prefix, key.decode(errors="replace"))
-                self.keys += KEY.pack(hashed, physical, stored)
+            hashed = java.key_hash(topic.decode(errors="replace"), key)
+            self.keys += KEY.pack(hashed, physical, stored)
 
     def close(self) -> list[Run]:
         """All runs: those closed by a jump first, then one a queue in order of appearance."""

@@ -17,6 +17,11 @@ def key_hash(topic: str, key: str) -> int:
     return 0 if value == 0x8000_0000 else value
 
 
+def tag_key(tag: str) -> str:
+    """What stands for a key where a tag is indexed (since RocketMQ 5.5): `topic#T#tag`."""
+    return f"T#{tag}"
+
+
 def _utf16_units(text: str) -> tuple[int, ...] | bytes:
     if text.isascii():
         return text.encode("ascii")
