@@ -1,0 +1,1 @@
+"""Benchmarks: each program prints one JSON line a case; see report.py."""

@@ -84,8 +84,11 @@ def entry(log: Log, number: int, tag_code: int = 0) -> bytes:
     return ENTRY.pack(log.base + log.starts[number], log.size(number), tag_code)
 
 
-def entries(log: Log) -> bytes:
-    return b"".join(entry(log, number) for number in range(len(log.starts) - 1))
+def entries(log: Log, *tag_codes: int) -> bytes:
+    """The entries of all records; their tag codes are 0 where none are given."""
+    count = len(log.starts) - 1
+    codes = tag_codes or (0,) * count
+    return b"".join(entry(log, number, codes[number]) for number in range(count))
 
 
 def end_marker(remaining: int = FILE_END_BYTES) -> bytes:

@@ -151,7 +151,9 @@ def test_reads_cross_log_and_queue_files(open_store: OpenStore) -> None:
 def test_a_message_is_found_by_its_offset_id(open_store: OpenStore) -> None:
     store = open_store()
     placed = store.put(numbered(7))
-    host, physical = parse_offset_id(offset_id(store.commit_log._store_host, placed.physical_offset))
+    host, physical = parse_offset_id(
+        offset_id(store.commit_log._store_host, placed.physical_offset)
+    )
     found = store.message_at(physical)
     assert found is not None
     assert (found.body, found.store_host) == (numbered(7).body, host)

@@ -20,7 +20,7 @@ from cometmq.store.message_store import MessageStore
 from cometmq.testing.disk import FailingDisk, PowerCutDisk
 
 from .conftest import OpenStore
-from .stores import crash, numbered, served_numbers, small_config
+from .stores import crash, fill, numbered, served_numbers, small_config
 
 KILLS = int(os.environ.get("COMETMQ_KILLS", "6"))
 POWER_CUTS = int(os.environ.get("COMETMQ_POWER_CUTS", "12"))
@@ -142,7 +142,7 @@ def test_a_failed_sync_acknowledges_nothing_and_stops_the_store(open_store: Open
     store.wait_for(store.put(numbered(0)))
     disk.failing = True
     placed = store.put(numbered(1))
-    with pytest.raises(StoreFailed, match="could not be made durable: .*Input/output error"):
+    with pytest.raises(StoreFailed, match=r"could not be made durable: .*Input/output error"):
         store.wait_for(placed)
     assert store.flushed.value < placed.end
     with pytest.raises(StoreFailed, match="no more messages are taken"):
@@ -233,5 +233,4 @@ def test_an_error_other_than_a_full_disk_is_not_taken_for_one(open_store: OpenSt
     store.commit_log._allocator.take(store.config.commit_log_file_bytes).delete()
     disk.broken = True
     with pytest.raises(StoreFailed, match="Read-only file system"):
-        for number in range(1, 1000):
-            store.put(numbered(number))
+        fill(store, 1000)

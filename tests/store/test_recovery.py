@@ -13,7 +13,7 @@ from cometmq.store.message_store import MessageStore
 from cometmq.store.recovery import RecoveryReport
 
 from .conftest import OpenStore
-from .stores import crash, fill, files_of, numbered, served, served_numbers, small_config
+from .stores import crash, files_of, fill, numbered, served, served_numbers, small_config
 
 DERIVED = ("consumequeue", "index")
 
@@ -118,9 +118,7 @@ def test_queues_and_index_are_rebuilt_byte_for_byte(open_store: OpenStore) -> No
 
 
 @pytest.mark.parametrize("missing", ["consumequeue/orders/0", "consumequeue/payments", "index"])
-def test_a_part_that_is_missing_is_noticed_and_rebuilt(
-    open_store: OpenStore, missing: str
-) -> None:
+def test_a_part_that_is_missing_is_noticed_and_rebuilt(open_store: OpenStore, missing: str) -> None:
     store = open_store()
     fill(store, 400)
     crash(store)
@@ -228,7 +226,7 @@ def test_garbage_behind_the_last_record_is_cut_off(tmp_path: Path, garbage: byte
 
 
 def test_an_old_record_behind_a_cut_never_comes_back(tmp_path: Path) -> None:
-    """Records of one size make the trap: the one behind the cut would fit right behind a new one."""
+    """Records of one size make the trap: the one behind the cut fits right behind a new one."""
     root = tmp_path / "store"
     log_file, starts = small_log(root)
     content = bytearray(log_file.read_bytes())

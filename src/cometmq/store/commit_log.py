@@ -31,6 +31,7 @@ class CommitLog:
         # The file that takes the next record. A fresh log has none: its room is 0.
         self._view = memoryview(b"")
         self._base = self._position = self._limit = 0
+        self._unreserved: Segment | None = None
 
     def start(self, end: int) -> None:
         """Begin to append at `end`, which recovery has found."""
@@ -39,11 +40,20 @@ class CommitLog:
         if segment is None:
             self._base = end
         else:
-            segment.reserve(segment.size, segment.size)
-            self._activate(segment, end - segment.base)
+            # No room until the rest of the file has its blocks: see _make_room.
+            self._unreserved = segment
+            self._base = segment.base
+            self._position = self._limit = end - segment.base
 
     def stop(self) -> None:
+        """Take no more records. What was written stays readable."""
         self._allocator.stop()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.segments.close()
+        self._view = memoryview(b"")
+        self._unreserved = None
 
     @property
     def end(self) -> int:
@@ -59,8 +69,11 @@ class CommitLog:
         """Write one record at `end` and return its size."""
         size = self._encode(message, queue_offset, store_timestamp)
         if not size:
-            self._roll()
+            self._make_room()
             size = self._encode(message, queue_offset, store_timestamp)
+            if not size and self._position:
+                self._make_room()
+                size = self._encode(message, queue_offset, store_timestamp)
             if not size:
                 raise MessageTooLarge(
                     f"a message with a body of {len(message.body)} bytes does not fit into a"
@@ -88,14 +101,22 @@ class CommitLog:
         for segment in self.segments.between(start, end):
             segment.sync()
 
-    def _roll(self) -> None:
-        """Go on in the next file. The marker is written only when there is one."""
+    def _make_room(self) -> None:
         try:
-            segment = self._allocator.take(self._base + self._limit)
+            if self._unreserved is not None:
+                self._unreserved.reserve(self._unreserved.size, self._unreserved.size)
+                segment, self._unreserved = self._unreserved, None
+                self._activate(segment, self._position)
+            else:
+                self._roll()
         except OSError as error:
-            what = f"the next CommitLog file cannot be made: {error}"
+            what = f"the CommitLog gets no room for more messages: {error}"
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise DiskFull(what) if full else StoreFailed(what) from error
+
+    def _roll(self) -> None:
+        """Go on in the next file. The marker is written only when there is one."""
+        segment = self._allocator.take(self._base + self._limit)
         if self._limit - self._position >= _BLANK.size:
             _BLANK.pack_into(self._view, self._position, self._limit - self._position, BLANK_MAGIC)
         self.segments.attach(segment)

@@ -1,8 +1,9 @@
 """Dispatch: what the log holds becomes queue entries and index items.
 
 ConsumeQueues and index are functions of the log: dispatch adds to them strictly in log order, and
-a record is never dispatched twice. When the disk is full in the middle, what is left of the batch
-waits and goes first the next time.
+a record is never dispatched twice. Each has its own position, since after a crash they may have
+got differently far. When the disk is full in the middle, what is left of a piece waits and goes
+first the next time.
 """
 
 import logging
@@ -10,10 +11,9 @@ from collections import deque
 
 import msgspec
 
-from cometmq.protocol.scan import Run
+from cometmq.protocol.scan import Damage, Run
 
 from .consume_queues import ConsumeQueues
-from .errors import StoreFailed
 from .key_index import KeyIndex
 from .log_walk import Damaged, Piece, walk
 from .segments import SegmentChain
@@ -21,14 +21,23 @@ from .segments import SegmentChain
 log = logging.getLogger(__name__)
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """A point of the log, and what queues and index hold of the records below it."""
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """How far queues and index have got, and how much they hold there."""
 
-    offset: int
+    queues_offset: int
+    index_offset: int
     timestamp: int
-    """Store time of the last record below."""
+    """Store time of the last record that was dispatched."""
     queue_entries: int
     newest_index_items: int
+
+
+class DamagedRange(msgspec.Struct, frozen=True):
+    """Log bytes before the durable point that are no whole records."""
+
+    start: int
+    end: int
+    damage: Damage
 
 
 class Dispatcher:
@@ -45,37 +54,57 @@ class Dispatcher:
         self._delays_ms = delays_ms
         self._runs: deque[Run] = deque()
         self._keys, self._keys_at = b"", 0
-        self._reached = (0, 0)
-        self.progress = Progress(0, 0, 0, 0)
+        self._queues_at = self._index_at = self._timestamp = 0
+        self.progress = Progress(0, 0, 0, 0, 0)
+        self.damaged: list[DamagedRange] = []
 
-    def start(self, offset: int, timestamp: int) -> None:
-        self._reached = (offset, timestamp)
+    def start(self, queues_at: int, index_at: int, timestamp: int) -> None:
+        """Go on from where queues and index are, the last record before having this time."""
+        self._queues_at, self._index_at, self._timestamp = queues_at, index_at, timestamp
         self.note_progress()
 
     def dispatch(self, end: int) -> list[bytes]:
         """Dispatch up to `end`; the queues that got messages. Raises OSError on a full disk."""
-        touched: list[bytes] = []
-        if self._runs or self._keys_at < len(self._keys):
-            touched += (run.queue for run in self._runs)
+        touched = [run.queue for run in self._runs]
+        if touched or self._keys_at < len(self._keys):
             self._apply()
-        for part in walk(self._segments, self._reached[0], end, self._delays_ms, collect=True):
-            if isinstance(part, Damaged):
-                raise StoreFailed(
-                    f"the record at {part.start} was appended and is damaged:"
-                    f" {part.damage.describe()}"
-                )
-            touched += (run.queue for run in part.scan.runs)
-            self.apply(part)
+        while (start := min(self._queues_at, self._index_at)) < end:
+            behind = max(self._queues_at, self._index_at)
+            stop = min(behind, end) if behind > start else end
+            for part in walk(self._segments, start, stop, self._delays_ms, collect=True):
+                if isinstance(part, Damaged):
+                    self.report(part, stop)
+                else:
+                    touched += (run.queue for run in part.scan.runs)
+                    self._take(part)
+            self._move_to(start, stop)
         return touched
 
-    def apply(self, piece: Piece, *, to_queues: bool = True, to_index: bool = True) -> None:
-        """Add a scanned piece of the log to queues and index."""
-        if to_queues:
+    def report(self, part: Damaged, end: int) -> None:
+        """Say once what is damaged and will never be served."""
+        place = DamagedRange(part.start, end if part.resume is None else part.resume, part.damage)
+        if place not in self.damaged:
+            self.damaged.append(place)
+            log.error(
+                "CommitLog bytes %d to %d are damaged and not served: %s",
+                place.start, place.end, place.damage.describe(),
+            )  # fmt: skip
+
+    def _take(self, piece: Piece) -> None:
+        if self._queues_at <= piece.start:
             self._runs.extend(piece.scan.runs)
-        if to_index and self._index is not None:
+        if self._index_at <= piece.start and self._index is not None:
             self._keys, self._keys_at = piece.scan.keys, 0
-        self._reached = (piece.end, piece.scan.last_timestamp)
+        self._timestamp = piece.scan.last_timestamp
+        self._move_to(piece.start, piece.end)
         self._apply()
+
+    def _move_to(self, start: int, end: int) -> None:
+        """What was at `start` or before is at `end` now; who is farther stays there."""
+        if self._queues_at <= start:
+            self._queues_at = end
+        if self._index_at <= start:
+            self._index_at = end
 
     def _apply(self) -> None:
         while self._runs:
@@ -87,4 +116,6 @@ class Dispatcher:
 
     def note_progress(self) -> None:
         items = self._index.newest_items() if self._index is not None else 0
-        self.progress = Progress(*self._reached, self._queues.entries, items)
+        self.progress = Progress(
+            self._queues_at, self._index_at, self._timestamp, self._queues.entries, items
+        )

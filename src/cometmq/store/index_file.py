@@ -16,7 +16,7 @@ from cometmq.protocol.layout import (
 )
 
 from .disk import Disk
-from .segment import Segment
+from .segment import PAGE_BYTES, Segment
 
 RESERVE_STEP_BYTES = 1024 * 1024
 
@@ -103,13 +103,14 @@ class IndexFile:
         Slots and chains are made anew from the items: after a crash only the items that were
         surely on disk can be trusted.
         """
-        self._segment.reserve(self._items_at, RESERVE_STEP_BYTES)
-        self._segment.cut(self._items_at + (count + 1) * INDEX_ITEM_BYTES)
+        end = self._items_at + (count + 1) * INDEX_ITEM_BYTES
+        self._segment.reserve(end, PAGE_BYTES)
+        self._segment.cut(end)
         used = index_relink(self._segment.view, self._slots, count + 1)
-        old = self.header
-        end = self._offset_of(count)
+        begin_time, begin_offset = self.header.begin_timestamp, self.header.begin_offset
+        end_offset = self.last_item(count)[0]
         self._write(
-            IndexHeader(old.begin_timestamp, end_timestamp, old.begin_offset, end, used, count + 1)
+            IndexHeader(begin_time, end_timestamp, begin_offset, end_offset, used, count + 1)
         )
 
     def last_item(self, count: int) -> tuple[int, int]:
@@ -123,9 +124,6 @@ class IndexFile:
 
     def delete(self) -> None:
         self._segment.delete()
-
-    def _offset_of(self, count: int) -> int:
-        return self.last_item(count)[0]
 
     def _write(self, header: IndexHeader) -> None:
         INDEX_HEADER.pack_into(self._segment.view, 0, *msgspec.structs.astuple(header))

@@ -81,11 +81,11 @@ class Keeper:
                 confirmed=old.confirmed,
                 # The last record begins somewhere before its end; all that RocketMQ does with this
                 # number is to compare it with the starts of records.
-                last_queued=max(progress.offset - 1, 0),
+                last_queued=max(progress.queues_offset - 1, 0),
                 marks=Marks(
                     log=log_durable,
-                    queues=progress.offset,
-                    index=progress.offset,
+                    queues=progress.queues_offset,
+                    index=progress.index_offset,
                     queue_entries=progress.queue_entries,
                     newest_index_items=progress.newest_index_items,
                 ),

@@ -112,9 +112,11 @@ class MessageStore:
         except BaseException:
             self._presence.leave(clean=False)
             raise
-        self._last_timestamp = self._dispatcher.progress.timestamp
-        for mark in (self.appended, self.confirmed, self.dispatched):
+        progress = self._dispatcher.progress
+        self._last_timestamp = progress.timestamp
+        for mark in (self.appended, self.confirmed):
             mark.reset(report.log_end)
+        self.dispatched.reset(min(progress.queues_offset, progress.index_offset))
         # What recovery found in the page cache may still be lost with the power: sync it once.
         self.flushed.reset(report.log_start if not clean else report.log_end)
         self._keeper = Keeper(
@@ -122,12 +124,19 @@ class MessageStore:
             self._dispatcher, self.flushed, lambda: self._last_timestamp, checkpoint,
         )  # fmt: skip
         self._flusher.flush()
-        self._keeper.save()
+        self._save_if_space()
         self.commit_log.start(report.log_end)
         self._flusher.start()
         self._keeper.start()
         self._opened = True
         return report
+
+    def _save_if_space(self) -> None:
+        """A first checkpoint; without one the next recovery only has more to do."""
+        try:
+            self._keeper.save()
+        except OSError as error:
+            log.error("no checkpoint: %s", error)
 
     def close(self) -> None:
         """Dispatch, make everything durable and leave in order.
@@ -158,7 +167,7 @@ class MessageStore:
                 self._release_files()
 
     def _release_files(self) -> None:
-        self.commit_log.segments.close()
+        self.commit_log.close()
         self.queues.close()
         if self.index is not None:
             self.index.close()

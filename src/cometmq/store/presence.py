@@ -2,10 +2,14 @@
 
 import fcntl
 import os
+import struct
 from pathlib import Path
 
 from .disk import Disk
 from .errors import StoreLocked
+
+_FLOCK = struct.Struct("@hhqqi4x")
+"""The kernel's struct flock: type, whence, start, length, process."""
 
 
 class Presence:
@@ -41,10 +45,10 @@ class Presence:
         path = self._root / "lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # The record lock on byte 0 is Java's; it knows only processes, so flock guards
-            # against a second store in this one.
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            # Java takes a record lock on byte 0. Ours meets it but belongs to the open file, not
+            # to the process: it also keeps out a second store here, and no stray close() of the
+            # same file releases it.
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         except OSError as error:
             os.close(fd)
             raise StoreLocked(

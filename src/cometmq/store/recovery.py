@@ -18,13 +18,12 @@ import time
 import msgspec
 
 from cometmq.protocol.record import record_store_timestamp
-from cometmq.protocol.scan import Damage
 
 from .checkpoint import Checkpoint
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .consume_queues import ConsumeQueues
-from .dispatcher import Dispatcher
+from .dispatcher import DamagedRange, Dispatcher
 from .key_index import KeyIndex
 from .log_walk import RECORD_MAGICS, Damaged, walk
 from .segment import Segment
@@ -32,14 +31,6 @@ from .segment import Segment
 log = logging.getLogger(__name__)
 CLOCK_SLACK_MS = 3000
 """RocketMQ's own allowance when it goes by the checkpoint's times."""
-
-
-class DamagedRange(msgspec.Struct, frozen=True):
-    """Log bytes before the durable point that are no whole records."""
-
-    start: int
-    end: int
-    damage: Damage
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
@@ -94,9 +85,9 @@ class Recovery:
         self._cut_log(report.log_end)
         queues_from = self._settle_queues(report.log_end)
         index_from = self._settle_index(report.log_end)
-        self._dispatch(queues_from, index_from, report.log_end)
+        self._dispatch(queues_from, index_from)
         self._queues.expire(report.log_start)
-        self._dispatcher.start(report.log_end, self._last_timestamp)
+        report.damaged = self._dispatcher.damaged
         report.seconds = time.monotonic() - began
         self._tell()
         return report
@@ -140,7 +131,7 @@ class Recovery:
             if isinstance(part, Damaged):
                 if part.resume is None or not self._was_durable(part.start):
                     break
-                self._note_damage(part.start, part.resume, part.damage)
+                self._dispatcher.report(part, part.resume)
             else:
                 end = part.end
                 self._last_timestamp = part.scan.last_timestamp
@@ -155,10 +146,6 @@ class Recovery:
         if marks is not None:
             return offset < marks.log
         return self._clean or self._last_timestamp < self._checkpoint.log_timestamp
-
-    def _note_damage(self, start: int, end: int, damage: Damage) -> None:
-        if not any(known.start == start for known in self._report.damaged):
-            self._report.damaged.append(DamagedRange(start, end, damage))
 
     def _cut_log(self, end: int) -> None:
         """Leave nothing behind the end: no whole file, and only zeros in the last one."""
@@ -214,36 +201,22 @@ class Recovery:
         segment = self._segments.find(offset)
         return record_store_timestamp(segment.view, offset - segment.base) if segment else None
 
-    def _dispatch(self, queues_from: int, index_from: int, end: int) -> None:
-        both_from = max(queues_from, index_from)
-        low = min(queues_from, index_from)
-        self._report.dispatched_bytes = end - low
-        to_queues, to_index = queues_from == low, index_from == low
-        for start, stop in ((low, both_from), (both_from, end)):
-            if start == both_from:
-                to_queues = to_index = True
-            self._dispatch_range(start, stop, to_queues=to_queues, to_index=to_index)
+    def _dispatch(self, queues_from: int, index_from: int) -> None:
+        """Dispatch what is missing. A full disk does not keep a store from opening: messages stay
+        readable as far as they are dispatched, and old files can be deleted."""
+        end = self._report.log_end
+        self._report.dispatched_bytes = end - min(queues_from, index_from)
+        self._dispatcher.start(queues_from, index_from, self._last_timestamp)
+        try:
+            self._dispatcher.dispatch(end)
+        except OSError as error:
+            log.error("no space to dispatch all messages: %s", error)
         self._queues.sync()
         if self._index is not None:
             self._index.sync()
 
-    def _dispatch_range(self, start: int, end: int, *, to_queues: bool, to_index: bool) -> None:
-        delays = self._config.delays_ms()
-        for part in walk(self._segments, start, end, delays, collect=True):
-            if isinstance(part, Damaged):
-                self._note_damage(
-                    part.start, end if part.resume is None else part.resume, part.damage
-                )
-            else:
-                self._dispatcher.apply(part, to_queues=to_queues, to_index=to_index)
-
     def _tell(self) -> None:
         report = self._report
-        for place in report.damaged:
-            log.error(
-                "CommitLog bytes %d to %d are damaged and not served: %s",
-                place.start, place.end, place.damage.describe(),
-            )  # fmt: skip
         if report.lost:
             log.error("CommitLog ends at %d, before data that was durable once", report.log_end)
         log.info("recovered: %s", report)

@@ -112,9 +112,17 @@ class _WaitingTasks:
         heapq.heappush(self._heap, (offset, next(self._numbers), deadline, future))
         # Between the caller's look at the value and this push the watermark may have moved.
         self._release()
-        if self._timer is None and self._heap:
-            self._timer = loop.call_at(deadline, self._expire)
+        if not future.done():
+            self._watch(loop, deadline)
         await future
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        """See to it that the timer goes off at `deadline` at the latest."""
+        if self._timer is not None:
+            if self._timer.when() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(deadline, self._expire)
 
     def wake(self) -> None:
         if threading.get_ident() == self._thread:
@@ -144,4 +152,4 @@ class _WaitingTasks:
                 if not entry[3].done():
                     entry[3].set_result(None)
         if self._heap:
-            self._timer = self._loop.call_at(min(e[2] for e in self._heap), self._expire)
+            self._watch(self._loop, min(entry[2] for entry in self._heap))
