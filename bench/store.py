@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from .child import Task, run_child
+from .child import ChildFailed, Task, run_child
 from .report import Figures, Line, line, markdown, median, print_lines, progress, table, told
 
 RUNS_MODULE = "bench.store_runs"
@@ -38,7 +38,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     repeat: int = 3
 
 
-QUICK = Sizes(messages=32_000, recovery_mib=48, recovery_plain_mib=8, sync_seconds=0.5, repeat=1)
+QUICK = Sizes(messages=16_000, recovery_mib=48, recovery_plain_mib=4, sync_seconds=0.4, repeat=1)
 
 
 class Bench:
@@ -61,6 +61,13 @@ class Bench:
         asked = " ".join(f"{key}={value}" for key, value in task.items())
         progress(f"{name} {asked} {PLAIN if pure else 'compiled'}: {told(figures)}")
         return figures
+
+    def compiled(self, name: str, task: Task) -> list[Figures]:
+        runs = []
+        for _ in range(self.sizes.repeat):
+            with self.directory() as root:
+                runs.append(self.measure(root, name, task))
+        return runs
 
     def both(self, name: str, task: Task, before: Before | None = None) -> Runs:
         """Runs of the compiled twin and of plain Python, taking turns."""
@@ -103,17 +110,16 @@ def recovery(bench: Bench) -> Iterator[Line]:
 
 
 def sync_flush(bench: Bench) -> Iterator[Line]:
-    seconds, repeat = bench.sizes.sync_seconds, bench.sizes.repeat
-    with bench.directory() as root:
-        raw = [bench.measure(root, "raw_sync", {"number": number}) for number in range(repeat)]
+    seconds = bench.sizes.sync_seconds
+    raw = bench.compiled("raw_sync", {})
     new, again = median(raw, "new_us"), median(raw, "written_us")
     yield line("fdatasync_16k", new, again, "us", "blocks written before")
     blocking = bench.both("sync_flush", {"writers": 0, "seconds": seconds})
     yield _compare(blocking, "msgs_per_s", "sync_flush_blocking", "msgs_per_s")
     single = bench.both("sync_flush", {"writers": 1, "seconds": seconds})
     yield _compare(single, "msgs_per_s", "sync_flush_1", "msgs_per_s")
-    many = bench.both("sync_flush", {"writers": 64, "seconds": seconds})
-    together, alone = median(many[0], "msgs_per_s"), median(single[0], "msgs_per_s")
+    many = bench.compiled("sync_flush", {"writers": 64, "seconds": seconds})
+    together, alone = median(many, "msgs_per_s"), median(single[0], "msgs_per_s")
     yield line("sync_flush_64", together, alone, "msgs_per_s", "1 writer")
 
 
@@ -132,11 +138,15 @@ def main() -> int:
         sizes = msgspec.structs.replace(sizes, repeat=options.repeat)
     bench = Bench(sizes, options.data_dir)
     lines: list[Line] = []
-    for case in options.case or CASES:
-        for each in CASES[case](bench):
-            if not options.markdown:
-                print_lines([each])
-            lines.append(each)
+    try:
+        for case in options.case or CASES:
+            for each in CASES[case](bench):
+                lines.append(each)
+                if not options.markdown:
+                    print_lines([each])
+    except ChildFailed as failed:
+        progress(f"stopped: {failed}")
+        return 1
     if options.markdown:
         print(markdown(lines))
     progress("\n" + table(lines))

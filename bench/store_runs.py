@@ -241,9 +241,9 @@ def _one_blocking(store: MessageStore, each: Message) -> None:
     store.wait_for(appended)
 
 
-def raw_sync(root: str, number: int) -> Figures:
+def raw_sync(root: str) -> Figures:
     """What the disk itself takes: into blocks never written, as a new log file's, and again."""
-    fd = os.open(Path(root) / f"raw-{number}", os.O_RDWR | os.O_CREAT, 0o600)
+    fd = os.open(Path(root) / "raw", os.O_RDWR | os.O_CREAT, 0o600)
     os.posix_fallocate(fd, 0, RAW_WRITES * RAW_WRITE_BYTES)
     os.fsync(fd)
     return {"new_us": _raw_us(fd), "written_us": _raw_us(fd)}

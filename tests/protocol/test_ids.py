@@ -60,7 +60,6 @@ class TestOffsetIds:
         with pytest.raises(MalformedRecord, match="an offset message id: 32 or 56 hex digits"):
             parse_offset_id(text)
 
-    @pytest.mark.xfail(strict=True, reason="bytes.fromhex skips blanks, so these pass for an id")
     @pytest.mark.parametrize(
         "text", [" C0A8000900002A9F0000001CBE991A14", "C0A80009 00002A9F 0000001CBE991A14\n"]
     )

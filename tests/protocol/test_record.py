@@ -239,10 +239,6 @@ def test_messages_are_found_by_unique_id_and_by_each_of_their_keys() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="decode_record reads the store time unsigned; record_store_timestamp and scans signed",
-)
 def test_a_store_time_before_1970_reads_the_same_everywhere() -> None:
     record = bytearray(encoded(simple(), sealed=False))
     record[56:64] = (-5).to_bytes(8, "big", signed=True)
@@ -250,9 +246,6 @@ def test_a_store_time_before_1970_reads_the_same_everywhere() -> None:
     assert decoded(bytes(record)).store_timestamp == -5
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the numbers fail as struct.error or OverflowError, unlike the other limits"
-)
 @pytest.mark.parametrize("field", ["queue_id", "flag", "reconsume_times"])
 def test_numbers_that_do_not_fit_their_field_are_refused(field: str) -> None:
     message = simple()

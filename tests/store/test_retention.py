@@ -75,10 +75,11 @@ def test_queues_and_index_follow_the_log(open_store: OpenStore) -> None:
     gone, kept = numbered(left[0] - 1), numbered(left[0])
     assert store.query(gone.topic, f"key-{left[0] - 1}") == []
     assert len(store.query(kept.topic, f"key-{left[0]}")) == 1
+    first = store.min_offset("orders", 0)
     store.close()
     again = open_store()
     assert served_numbers(again) == left
-    assert again.min_offset("orders", 0) == store.min_offset("orders", 0)
+    assert again.min_offset("orders", 0) == first > 0
 
 
 def test_a_queue_whose_messages_are_all_gone_keeps_its_offsets(open_store: OpenStore) -> None:

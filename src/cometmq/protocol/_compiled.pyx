@@ -153,8 +153,19 @@ def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t 
         raise IllegalMessage(
             f"properties have {properties_size} bytes, {PROPERTIES_MAX} are allowed"
         )
-    cdef uint32_t sys_flag = <uint32_t><int64_t>message.sys_flag
-    sys_flag &= ~<uint32_t>(BORN_V6 | STORE_V6)
+    # All numbers before the first byte is written: nothing is left behind by one that is too large.
+    cdef int32_t queue_id, flag, reconsume_times, signed_flag
+    cdef int64_t born_timestamp, prepared
+    try:
+        queue_id = message.queue_id
+        flag = message.flag
+        signed_flag = message.sys_flag
+        born_timestamp = message.born_timestamp
+        reconsume_times = message.reconsume_times
+        prepared = message.prepared_transaction_offset
+    except OverflowError as error:
+        raise IllegalMessage(f"a number does not fit its field: {error}") from error
+    cdef uint32_t sys_flag = <uint32_t>signed_flag & ~<uint32_t>(BORN_V6 | STORE_V6)
     cdef Py_ssize_t born_size = host_size(born_host), store_size = host_size(store_host)
     if born_size == 20:
         sys_flag |= BORN_V6
@@ -175,20 +186,20 @@ def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t 
     try:
         put32(p + 4, V2 if topic_field == 2 else V1)
         put32(p + 8, crc31(<bytes_t>PyBytes_AS_STRING(body), body_size))
-        put32(p + 12, <uint32_t><int32_t>message.queue_id)
-        put32(p + 16, <uint32_t><int32_t>message.flag)
+        put32(p + 12, <uint32_t>queue_id)
+        put32(p + 16, <uint32_t>flag)
         put64(p + 20, queue_offset)
         put64(p + 28, physical_offset)
         put32(p + 36, sys_flag)
-        put64(p + 40, <uint64_t><int64_t>message.born_timestamp)
+        put64(p + 40, <uint64_t>born_timestamp)
         p += 48
         memcpy(p, PyBytes_AS_STRING(born_host), born_size)
         p += born_size
         put64(p, store_timestamp)
         memcpy(p + 8, PyBytes_AS_STRING(store_host), store_size)
         p += 8 + store_size
-        put32(p, <uint32_t><int32_t>message.reconsume_times)
-        put64(p + 4, <uint64_t><int64_t>message.prepared_transaction_offset)
+        put32(p, <uint32_t>reconsume_times)
+        put64(p + 4, <uint64_t>prepared)
         put32(p + 12, <uint32_t>body_size)
         memcpy(p + 16, PyBytes_AS_STRING(body), body_size)
         p += 16 + body_size
@@ -323,6 +334,12 @@ def check_record(view, Py_ssize_t position, Py_ssize_t end, int64_t physical_off
 cdef int require_range(Py_buffer* buffer, Py_ssize_t start, Py_ssize_t end) except -1:
     if start < 0 or end > buffer.len:
         raise ValueError(f"range {start} to {end} lies outside a buffer of {buffer.len} bytes")
+    return 0
+
+
+cdef int require_whole(Py_ssize_t size, Py_ssize_t unit) except -1:
+    if size % unit:
+        raise ValueError(f"{size} bytes are no whole number of units of {unit}")
     return 0
 
 
@@ -582,6 +599,7 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
         PyObject_GetBuffer(log, &records, PyBUF_SIMPLE)
         try:
             require_range(&index, start, end)
+            require_whole(end - start, ENTRY)
             require_range(&records, 0, log_end)
             at = start
             while at < end:
@@ -661,6 +679,9 @@ def index_insert(view, int64_t slot_count, int64_t item_limit, bytes keys, Py_ss
     PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
     try:
         require_index(&buffer, slot_count, item_limit)
+        require_whole(keys_size - start, KEY)
+        if start < 0:
+            raise ValueError("keys start at byte 0")
         data = <uint8_t*>buffer.buf
         begin_time = get64(data)
         used = get32(data + 32)
@@ -709,6 +730,8 @@ def index_lookup(view, int64_t slot_count, int64_t hashed, int64_t begin_ms, int
     try:
         data = <bytes_t>buffer.buf
         require_index(&buffer, slot_count, 0)
+        if hashed < 0:
+            raise ValueError("a key's hash is never negative")
         begin_time = get64(data)
         count = <int32_t>get32(data + 36)
         require_index(&buffer, slot_count, max(count, 0))
@@ -737,7 +760,7 @@ def index_count_below(view, int64_t slot_count, int64_t physical_limit, int64_t 
         for number in range(1, item_limit):
             item = <bytes_t>buffer.buf + INDEX_HEADER + slot_count * 4 + number * INDEX_ITEM
             physical = get64(item + 4)
-            if (get32(item) == 0 and physical == 0 and number > 1) or physical < last \
+            if (get32(item) == 0 and physical == 0) or physical < last \
                     or physical >= physical_limit:
                 return number
             last = physical

@@ -84,13 +84,17 @@ def encode_record(
     sys_flag |= _host_bit(store_host, flags.STORE_HOST_V6)
     long_topic = len(topic) > TOPIC_BYTES_MAX_V1
     body = message.body
-    head = _HEAD.pack(
-        0, MAGIC_V2 if long_topic else MAGIC_V1, crc32(body) & 0x7FFFFFFF, message.queue_id,
-        message.flag, queue_offset, physical_offset, sys_flag, message.born_timestamp,
-    )  # fmt: skip
+    try:
+        head = _HEAD.pack(
+            0, MAGIC_V2 if long_topic else MAGIC_V1, crc32(body) & 0x7FFFFFFF, message.queue_id,
+            message.flag, queue_offset, physical_offset, sys_flag, message.born_timestamp,
+        )  # fmt: skip
+        tail = _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(body))
+    except struct.error as error:
+        raise IllegalMessage(f"a number does not fit its field: {error}") from error
     record = bytearray().join((
-        head, message.born_host, store_timestamp.to_bytes(8, "big"), store_host,
-        _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(body)), body,
+        head, message.born_host, store_timestamp.to_bytes(8, "big", signed=True), store_host,
+        tail, body,
         len(topic).to_bytes(2 if long_topic else 1, "big"), topic,
         properties_size.to_bytes(2, "big"), properties,
     ))  # fmt: skip
@@ -408,8 +412,7 @@ def index_count_below(
     last = number = 0
     for number in range(1, item_limit):
         hashed, physical, _, _ = INDEX_ITEM.unpack_from(view, items_at + number * INDEX_ITEM_BYTES)
-        unwritten = hashed == 0 and physical == 0 and number > 1
-        if unwritten or physical < last or physical >= physical_limit:
+        if (hashed == 0 and physical == 0) or physical < last or physical >= physical_limit:
             return number
         last = physical
     return max(item_limit, 1)

@@ -79,7 +79,7 @@ def _from_hex(text: str, sizes: tuple[int, ...], what: str) -> bytes:
         raw = bytes.fromhex(text)
     except ValueError:
         raw = b""
-    if len(raw) not in sizes:
+    if len(raw) not in sizes or len(text) != len(raw) * 2:
         wanted = " or ".join(str(size * 2) for size in sizes)
         raise MalformedRecord(f"{text!r} is not {what}: {wanted} hex digits are")
     return raw

@@ -43,7 +43,7 @@ def decode_record(view: memoryview, position: int = 0, physical_offset: int = 0)
         body_crc=body_crc,
         born_timestamp=born,
         born_host=unpack_host(bytes(view[position + 48 : store_time_at])),
-        store_timestamp=int.from_bytes(view[store_time_at : store_time_at + 8], "big"),
+        store_timestamp=int.from_bytes(view[store_time_at : store_time_at + 8], "big", signed=True),
         store_host=unpack_host(bytes(view[store_time_at + 8 : body_at - 16])),
         reconsume_times=reconsume_times,
         prepared_transaction_offset=prepared,
