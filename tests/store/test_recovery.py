@@ -323,6 +323,9 @@ def test_another_file_size_is_an_error_that_says_so(open_store: OpenStore) -> No
     for size in (32 * 1024, 128 * 1024):
         with pytest.raises(StoreMismatch):
             MessageStore(small_config(store.config.root, commit_log_file_bytes=size)).open()
+    with pytest.raises(StoreMismatch, match="with this configuration"):
+        MessageStore(small_config(store.config.root, index_items=700)).open()
+    assert not (store.config.root / "abort").exists()
     assert served_numbers(open_store()) == list(range(600))
 
 

@@ -8,6 +8,7 @@ first the next time.
 
 import logging
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -63,8 +64,11 @@ class Dispatcher:
         self._queues_at, self._index_at, self._timestamp = queues_at, index_at, timestamp
         self.note_progress()
 
-    def dispatch(self, end: int) -> list[bytes]:
-        """Dispatch up to `end`; the queues that got messages. Raises OSError on a full disk."""
+    def dispatch(self, end: int, on_piece: Callable[[int], None] | None = None) -> list[bytes]:
+        """Dispatch up to `end`; the queues that got messages. Raises OSError on a full disk.
+
+        `on_piece` is told how far it has got, for those who show progress.
+        """
         touched = [run.queue for run in self._runs]
         if touched or self._keys_at < len(self._keys):
             self._apply()
@@ -77,6 +81,8 @@ class Dispatcher:
                 else:
                     touched += (run.queue for run in part.scan.runs)
                     self._take(part)
+                if on_piece is not None:
+                    on_piece(part.start)
             self._move_to(start, stop)
         return touched
 

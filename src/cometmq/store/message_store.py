@@ -28,7 +28,7 @@ from .config import FlushMode, StoreConfig
 from .consume_queues import ConsumeQueues
 from .disk import Disk
 from .dispatcher import Dispatcher
-from .errors import DiskFull, MessageTooLarge, StoreClosed, StoreFailed
+from .errors import DiskFull, MessageTooLarge, StoreClosed, StoreFailed, StoreMismatch
 from .flusher import Flusher
 from .keeper import Keeper
 from .key_index import KeyIndex
@@ -109,6 +109,10 @@ class MessageStore:
                 self.config, self.commit_log, self.queues, self.index, self._dispatcher,
                 checkpoint, clean=clean,
             ).run()  # fmt: skip
+        except StoreMismatch:
+            # Nothing was touched: the next one finds the store as this one did.
+            self._presence.leave(clean=clean)
+            raise
         except BaseException:
             self._presence.leave(clean=False)
             raise

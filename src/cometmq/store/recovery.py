@@ -31,6 +31,7 @@ from .segment import Segment
 log = logging.getLogger(__name__)
 CLOCK_SLACK_MS = 3000
 """RocketMQ's own allowance when it goes by the checkpoint's times."""
+PROGRESS_INTERVAL_S = 2.0
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
@@ -72,11 +73,12 @@ class Recovery:
         self._clean = clean
         self._report = RecoveryReport(clean=clean)
         self._last_timestamp = 0
+        self._shown = time.monotonic()
 
     def run(self) -> RecoveryReport:
         began = time.monotonic()
         report = self._report
-        self._segments.load()
+        self._segments.load(may_be_short=True)
         report.log_start = self._log.start_offset
         if self._index is not None:
             self._index.load()
@@ -135,6 +137,7 @@ class Recovery:
             else:
                 end = part.end
                 self._last_timestamp = part.scan.last_timestamp
+                self._show("verified", end)
         marks = self._checkpoint.marks
         self._report.lost = marks is not None and end < marks.log
         self._report.verified_bytes = end - start
@@ -208,12 +211,19 @@ class Recovery:
         self._report.dispatched_bytes = end - min(queues_from, index_from)
         self._dispatcher.start(queues_from, index_from, self._last_timestamp)
         try:
-            self._dispatcher.dispatch(end)
+            self._dispatcher.dispatch(end, lambda at: self._show("dispatched", at))
         except OSError as error:
             log.error("no space to dispatch all messages: %s", error)
         self._queues.sync()
         if self._index is not None:
             self._index.sync()
+
+    def _show(self, what: str, offset: int) -> None:
+        """Tell of progress now and then, so that nobody takes a long recovery for a hang."""
+        if time.monotonic() - self._shown >= PROGRESS_INTERVAL_S:
+            self._shown = time.monotonic()
+            last = self._segments.last
+            log.info("%s up to %d of %d bytes", what, offset, last.end if last else 0)
 
     def _tell(self) -> None:
         report = self._report

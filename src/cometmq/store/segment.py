@@ -44,14 +44,16 @@ class Segment:
         return segment
 
     @classmethod
-    def open(cls, path: Path, base: int, size: int, disk: Disk) -> "Segment":
-        """Map an existing file. One that is too short was cut off from outside or by a crash at
-        its creation; it is filled up with zeros."""
+    def open(
+        cls, path: Path, base: int, size: int, disk: Disk, *, may_be_short: bool = False
+    ) -> "Segment":
+        """Map an existing file. With `may_be_short`, one that was cut off from outside is filled
+        up with zeros, for recovery to see what is left."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         found = os.fstat(fd).st_size
-        if found > size:
+        if found > size or (found < size and not may_be_short):
             os.close(fd)
-            raise StoreMismatch(f"{path} has {found} bytes, configured are {size}")
+            raise StoreMismatch(f"{path} has {found} bytes, with this configuration it has {size}")
         if found < size:
             os.ftruncate(fd, size)
         return cls(path, base, size, fd, disk)

@@ -27,7 +27,7 @@ class SegmentChain:
         self._segments: tuple[Segment, ...] = ()
         self._changing = threading.Lock()
 
-    def load(self) -> None:
+    def load(self, *, may_be_short: bool = False) -> None:
         """Open what is on disk. Files with other names are left alone."""
         if not self.directory.is_dir():
             return
@@ -42,7 +42,10 @@ class SegmentChain:
                     f" have {self.segment_bytes} bytes; was another size configured before?"
                 )
         for base in bases:
-            self.attach(Segment.open(self.path(base), base, self.segment_bytes, self._disk))
+            path = self.path(base)
+            self.attach(
+                Segment.open(path, base, self.segment_bytes, self._disk, may_be_short=may_be_short)
+            )
 
     def path(self, base: int) -> Path:
         return self.directory / f"{base:0{NAME_DIGITS}d}"

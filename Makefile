@@ -1,0 +1,51 @@
+# Everything a developer or a user does, by name. Needs Python 3.11+ and make; `make setup` brings the
+# rest into .venv. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# `short` leaves out what takes long; CI runs that.
+SET ?= full
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint interop bench chaos clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(READY)  ## everything into .venv, with the compiled codec where a C compiler is at hand
+
+$(READY): pyproject.toml setup.py $(wildcard src/cometmq/protocol/*.pyx)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "CometMQ needs Python 3.11 or newer; set PYTHON=... to choose one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@$(BIN)/python -c 'from cometmq.protocol import hot; print("codec:", "compiled" if hot.COMPILED else "plain Python (no C compiler found)")'
+	@touch $@
+
+demo: setup  ## what there is, end to end, in half a minute
+	$(BIN)/python -m examples.store_demo
+
+test: setup  ## all tests; codec and store also without the compiled codec
+	$(BIN)/python -m pytest
+	COMETMQ_PURE=1 $(BIN)/python -m pytest tests/protocol tests/store
+
+lint: setup  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+interop: setup  ## against the real Apache RocketMQ (SET=short: smaller stores)
+	$(BIN)/python -m interop.toolchain
+	COMETMQ_INTEROP_SET=$(SET) $(BIN)/python -m pytest interop --timeout 1200
+
+bench: setup  ## figures of docs/performance.md
+	$(BIN)/python -m bench.store
+
+chaos: setup  ## kills and power cuts, for long
+	COMETMQ_KILLS=200 COMETMQ_POWER_CUTS=300 $(BIN)/python -m pytest tests/store/test_durability.py --timeout 3600
+
+clean:  ## remove what was built
+	rm -rf $(VENV) build src/*.egg-info src/cometmq/protocol/*.so interop/.cache

@@ -1,0 +1,1 @@
+"""The `cometmq` command: thin commands over what the other packages do."""
