@@ -17,6 +17,7 @@ from cometmq.store.config import MIB, FlushMode, StoreConfig
 from cometmq.store.disk import Disk
 from cometmq.store.message_store import MessageStore
 from cometmq.store.reading import ReadStatus
+from cometmq.store.turns import LoopTurns
 
 from .child import serve
 from .messages import BATCH, QUEUES, TAGS, TOPIC, batches, message
@@ -215,12 +216,14 @@ def sync_flush(root: str, writers: int, seconds: float) -> Figures:
 
 
 async def _write_tasks(store: MessageStore, writers: int, deadline: float) -> int:
+    turns = LoopTurns(store)
+
     async def writer(first: int) -> int:
         number = first
         while time.monotonic() < deadline:
             appended = store.append(message(number))
-            store.dispatch()
-            await store.flushed.reached(appended.end, SYNC_TIMEOUT_MS)
+            turns.appended()
+            await store.settled(appended)
             number += writers
         return (number - first) // writers
 
@@ -238,7 +241,7 @@ def _write_blocking(store: MessageStore, deadline: float) -> int:
 def _one_blocking(store: MessageStore, each: Message) -> None:
     appended = store.append(each)
     store.dispatch()
-    store.wait_for(appended)
+    store.wait_settled(appended)
 
 
 def raw_sync(root: str) -> Figures:

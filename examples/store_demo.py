@@ -49,9 +49,9 @@ def write(root: Path, count: int) -> None:
     store = MessageStore(config(root))
     store.open()
     for first in range(0, count, 100):
-        placed = store.append_all(order(number) for number in range(first, first + 100))
+        placed = store.append_all([order(number) for number in range(first, first + 100)])
         store.dispatch()
-        store.wait_for(placed[-1])
+        store.wait_settled(placed[-1])
         say(str(first + 100))
     store.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def test_the_store_demo_ends_well() -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "examples.store_demo", "2000"],
+        [sys.executable, "-m", "examples.store_demo", "4000"],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,

@@ -61,7 +61,7 @@ def test_damage_is_told_and_the_exit_code_says_so(
     content[100] ^= 1
     log_file.write_bytes(content)
     assert main(["store", "recover", str(crashed), *SMALL_INDEX]) == 1
-    assert "0 to 259: its checksum does not match" in capsys.readouterr().out
+    assert "  0 to 207: its checksum does not match" in capsys.readouterr().out
 
 
 def test_a_directory_that_is_no_store_is_left_alone(

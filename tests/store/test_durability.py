@@ -85,10 +85,10 @@ def test_a_power_cut_loses_no_message_acknowledged_after_a_sync(tmp_path: Path) 
         cut.start()
         try:
             while True:
-                placed = store.append_all(numbered(n) for n in range(number, number + 5))
+                placed = store.append_all([numbered(n) for n in range(number, number + 5)])
                 store.dispatch()
                 number += 5
-                store.wait_for(placed[-1])
+                store.wait_settled(placed[-1])
                 acknowledged |= set(range(number - 5, number))
         except (StoreError, OSError):
             pass
@@ -139,18 +139,18 @@ def test_a_failed_sync_acknowledges_nothing_and_stops_the_store(open_store: Open
     failures: list[StoreFailed] = []
     disk = FailingDisk()
     store = open_store(disk=disk, flush=FlushMode.SYNC, on_failure=failures.append)
-    store.wait_for(store.put(numbered(0)))
+    store.wait_settled(store.put(numbered(0)))
     disk.failing = True
     placed = store.put(numbered(1))
     with pytest.raises(StoreFailed, match=r"could not be made durable: .*Input/output error"):
-        store.wait_for(placed)
+        store.wait_settled(placed)
     assert store.flushed.value < placed.end
     with pytest.raises(StoreFailed, match="no more messages are taken"):
         store.append(numbered(2))
     assert served_numbers(store) == [0, 1]
     disk.failing = False
     with pytest.raises(StoreFailed):
-        store.wait_for(placed)
+        store.wait_settled(placed)
     assert len(failures) == 1
     store.close()
     assert (store.config.root / "abort").exists()

@@ -30,9 +30,9 @@ def main(root: str, mode: str, fail_after: int = sys.maxsize) -> None:
     number = len([None for _, queue in store.queues for _ in range(queue.max_offset)])
     while True:
         disk.failing = number >= fail_after
-        placed = store.append_all(numbered(n) for n in range(number, number + BATCH))
+        placed = store.append_all([numbered(n) for n in range(number, number + BATCH)])
         store.dispatch()
-        store.wait_for(placed[-1])
+        store.wait_settled(placed[-1])
         for _ in placed:
             sys.stdout.write(f"{number}\n")
             number += 1

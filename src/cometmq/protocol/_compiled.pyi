@@ -1,3 +1,4 @@
+from ._reference import append_records as append_records
 from ._reference import check_record as check_record
 from ._reference import encode_record as encode_record
 from ._reference import index_count_below as index_count_below

@@ -19,6 +19,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from . import java
 from .errors import IllegalMessage
+from .message import Appended
 from .properties import without_property
 from .scan import Damage, Run, Scan, Selection, Stop
 
@@ -62,24 +63,26 @@ cdef enum:
 
 # -- numbers in big-endian order ------------------------------------------------------------------
 
-cdef inline uint32_t get32(bytes_t p) noexcept nogil:
-    return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | p[3]
-
-
-cdef inline uint64_t get64(bytes_t p) noexcept nogil:
-    return (<uint64_t>get32(p) << 32) | get32(p + 4)
-
-
-cdef inline void put32(uint8_t* p, uint32_t value) noexcept nogil:
-    p[0] = value >> 24
-    p[1] = (value >> 16) & 0xFF
-    p[2] = (value >> 8) & 0xFF
-    p[3] = value & 0xFF
-
-
-cdef inline void put64(uint8_t* p, uint64_t value) noexcept nogil:
-    put32(p, <uint32_t>(value >> 32))
-    put32(p + 4, <uint32_t>value)
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    #define big32(value) (value)
+    #define big64(value) (value)
+    #else
+    #define big32(value) __builtin_bswap32(value)
+    #define big64(value) __builtin_bswap64(value)
+    #endif
+    static inline uint32_t get32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return big32(v); }
+    static inline uint64_t get64(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return big64(v); }
+    static inline void put32(uint8_t *p, uint32_t v) { v = big32(v); memcpy(p, &v, 4); }
+    static inline void put64(uint8_t *p, uint64_t v) { v = big64(v); memcpy(p, &v, 8); }
+    """
+    uint32_t get32(bytes_t p) noexcept nogil
+    uint64_t get64(bytes_t p) noexcept nogil
+    void put32(uint8_t* p, uint32_t value) noexcept nogil
+    void put64(uint8_t* p, uint64_t value) noexcept nogil
 
 
 # -- CRC-32, eight bytes at a time ----------------------------------------------------------------
@@ -133,8 +136,15 @@ cdef void put_digits(uint8_t* p, uint32_t crc) noexcept nogil:
 
 # -- encode ---------------------------------------------------------------------------------------
 
-def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t queue_offset,
-                  int64_t physical_offset, int64_t store_timestamp, bytes store_host, bint sealed):
+cdef enum:
+    SCRATCH_SIZE = 16384
+
+cdef uint8_t[SCRATCH_SIZE] SCRATCH
+
+
+cdef Py_ssize_t encode(Py_buffer* buffer, Py_ssize_t position, Py_ssize_t limit, message,
+                       int64_t queue_offset, int64_t physical_offset, int64_t store_timestamp,
+                       bytes store_host, bint sealed) except -1:
     cdef str topic = message.topic
     cdef bytes body = message.body
     cdef bytes properties = message.properties
@@ -143,7 +153,7 @@ def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t 
     cdef const char* topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
     if not 0 < topic_size <= TOPIC_MAX:
         raise IllegalMessage(f"topic has {topic_size} bytes, 1 to {TOPIC_MAX} are allowed")
-    if sealed and b"__CRC32#" in properties:
+    if sealed and has_mark(properties):
         properties = without_property(properties, b"__CRC32#")
     cdef Py_ssize_t plain_size = PyBytes_GET_SIZE(properties)
     cdef bint closing = (sealed and plain_size > 0
@@ -176,53 +186,101 @@ def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t 
                             + properties_size)
     if position + size + FILE_END > limit:
         return 0
+    if position < 0 or position + size > buffer.len:
+        raise ValueError("the record lies outside the buffer")
+    # A record is put together in memory that is warm and copied at once: its checksum would have to
+    # wait for the log's fresh pages otherwise.
+    cdef uint8_t* target = <uint8_t*>buffer.buf + position
+    cdef uint8_t* start = target
+    if size <= SCRATCH_SIZE:
+        start = SCRATCH
+    cdef uint8_t* p = start
+    put32(p + 4, V2 if topic_field == 2 else V1)
+    put32(p + 8, crc31(<bytes_t>PyBytes_AS_STRING(body), body_size))
+    put32(p + 12, <uint32_t>queue_id)
+    put32(p + 16, <uint32_t>flag)
+    put64(p + 20, queue_offset)
+    put64(p + 28, physical_offset)
+    put32(p + 36, sys_flag)
+    put64(p + 40, <uint64_t>born_timestamp)
+    p += 48
+    memcpy(p, PyBytes_AS_STRING(born_host), born_size)
+    p += born_size
+    put64(p, store_timestamp)
+    memcpy(p + 8, PyBytes_AS_STRING(store_host), store_size)
+    p += 8 + store_size
+    put32(p, <uint32_t>reconsume_times)
+    put64(p + 4, <uint64_t>prepared)
+    put32(p + 12, <uint32_t>body_size)
+    memcpy(p + 16, PyBytes_AS_STRING(body), body_size)
+    p += 16 + body_size
+    if topic_field == 2:
+        p[0] = topic_size >> 8
+        p += 1
+    p[0] = topic_size & 0xFF
+    memcpy(p + 1, topic_text, topic_size)
+    p += 1 + topic_size
+    p[0] = properties_size >> 8
+    p[1] = properties_size & 0xFF
+    memcpy(p + 2, PyBytes_AS_STRING(properties), plain_size)
+    p += 2 + plain_size
+    if closing:
+        p[0] = 2
+        p += 1
+    put32(start, <uint32_t>size)
+    if sealed:
+        memcpy(p, SEAL_PREFIX, SEAL_NAME)
+        put_digits(p + SEAL_NAME, crc31(start, size - SEAL))
+    if start != target:
+        memcpy(target, start, size)
+    return size
+
+
+cdef bint has_mark(bytes properties) noexcept:
+    """Whether a seal may be among the properties: its name is the only one that ends in `#`."""
+    return memchr(PyBytes_AS_STRING(properties), 35, PyBytes_GET_SIZE(properties)) != NULL
+
+
+def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t queue_offset,
+                  int64_t physical_offset, int64_t store_timestamp, bytes store_host, bint sealed):
     cdef Py_buffer buffer
     PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
-    if position < 0 or position + size > buffer.len:
-        PyBuffer_Release(&buffer)
-        raise ValueError("the record lies outside the buffer")
-    cdef uint8_t* start = <uint8_t*>buffer.buf + position
-    cdef uint8_t* p = start
     try:
-        put32(p + 4, V2 if topic_field == 2 else V1)
-        put32(p + 8, crc31(<bytes_t>PyBytes_AS_STRING(body), body_size))
-        put32(p + 12, <uint32_t>queue_id)
-        put32(p + 16, <uint32_t>flag)
-        put64(p + 20, queue_offset)
-        put64(p + 28, physical_offset)
-        put32(p + 36, sys_flag)
-        put64(p + 40, <uint64_t>born_timestamp)
-        p += 48
-        memcpy(p, PyBytes_AS_STRING(born_host), born_size)
-        p += born_size
-        put64(p, store_timestamp)
-        memcpy(p + 8, PyBytes_AS_STRING(store_host), store_size)
-        p += 8 + store_size
-        put32(p, <uint32_t>reconsume_times)
-        put64(p + 4, <uint64_t>prepared)
-        put32(p + 12, <uint32_t>body_size)
-        memcpy(p + 16, PyBytes_AS_STRING(body), body_size)
-        p += 16 + body_size
-        if topic_field == 2:
-            p[0] = topic_size >> 8
-            p += 1
-        p[0] = topic_size & 0xFF
-        memcpy(p + 1, topic_text, topic_size)
-        p += 1 + topic_size
-        p[0] = properties_size >> 8
-        p[1] = properties_size & 0xFF
-        memcpy(p + 2, PyBytes_AS_STRING(properties), plain_size)
-        p += 2 + plain_size
-        if closing:
-            p[0] = 2
-            p += 1
-        put32(start, <uint32_t>size)
-        if sealed:
-            memcpy(p, SEAL_PREFIX, SEAL_NAME)
-            put_digits(p + SEAL_NAME, crc31(start, size - SEAL))
+        return encode(&buffer, position, limit, message, queue_offset, physical_offset,
+                      store_timestamp, store_host, sealed)
     finally:
         PyBuffer_Release(&buffer)
-    return size
+
+
+def append_records(view, Py_ssize_t position, Py_ssize_t limit, int64_t base, messages,
+                   Py_ssize_t number, dict next_offsets, int64_t store_timestamp,
+                   bytes store_host, bint sealed, Py_ssize_t body_bytes_max, list placed):
+    cdef Py_buffer buffer
+    cdef Py_ssize_t size, count = len(messages)
+    cdef uint32_t transaction
+    cdef int64_t queue_offset
+    PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+    try:
+        while number < count:
+            message = messages[number]
+            queue = (message.topic, message.queue_id)
+            next_offset = next_offsets.get(queue)
+            if next_offset is None or len(<bytes>message.body) > body_bytes_max:
+                break
+            transaction = <int64_t>message.sys_flag & TRANSACTION
+            queue_offset = next_offset if transaction == 0 or transaction == COMMIT else 0
+            size = encode(&buffer, position, limit, message, queue_offset, base + position,
+                          store_timestamp, store_host, sealed)
+            if size == 0:
+                break
+            if transaction == 0 or transaction == COMMIT:
+                next_offsets[queue] = queue_offset + 1
+            placed.append(Appended(base + position, size, queue_offset, store_timestamp))
+            position += size
+            number += 1
+    finally:
+        PyBuffer_Release(&buffer)
+    return number, position
 
 
 cdef Py_ssize_t host_size(bytes host) except -1:

@@ -13,6 +13,7 @@ A sealed record ends in the property `__CRC32#`: a checksum over everything befo
 """
 
 import struct
+from collections.abc import Sequence
 from zlib import crc32
 
 from . import flags, java
@@ -38,7 +39,7 @@ from .layout import (
     TOPIC_BYTES_MAX,
     TOPIC_BYTES_MAX_V1,
 )
-from .message import Message
+from .message import Appended, Message
 from .properties import ENTRY_END, PROPERTIES_BYTES_MAX, RECORD_CRC, without_property
 from .properties import iter_properties as _iter_properties
 from .scan import Damage, Run, Scan, Selection, Stop
@@ -106,6 +107,46 @@ def encode_record(
         record += _seal(crc32(record) & 0x7FFFFFFF)
     view[position : position + size] = record
     return size
+
+
+def append_records(
+    view: memoryview,
+    position: int,
+    limit: int,
+    base: int,
+    messages: Sequence[Message],
+    number: int,
+    next_offsets: dict[tuple[str, int], int],
+    store_timestamp: int,
+    store_host: bytes,
+    sealed: bool,
+    body_bytes_max: int,
+    placed: list[Appended],
+) -> tuple[int, int]:
+    """Encode messages from `number` on, one behind the other, and count up their queues' offsets.
+
+    Stops, with the number of the message and the position reached, where the caller must decide:
+    a queue without a next offset, a body over the limit, no room for the record.
+    """
+    for message in messages[number:]:
+        queue = (message.topic, message.queue_id)
+        next_offset = next_offsets.get(queue)
+        if next_offset is None or len(message.body) > body_bytes_max:
+            break
+        queued = flags.is_queued(message.sys_flag)
+        queue_offset = next_offset if queued else 0
+        size = encode_record(
+            view, position, limit, message, queue_offset, base + position, store_timestamp,
+            store_host, sealed,
+        )  # fmt: skip
+        if not size:
+            break
+        if queued:
+            next_offsets[queue] = next_offset + 1
+        placed.append(Appended(base + position, size, queue_offset, store_timestamp))
+        position += size
+        number += 1
+    return number, position
 
 
 def _host_bit(host: bytes, bit: int) -> int:

@@ -17,6 +17,7 @@ else:
 
 if COMPILED:
     encode_record = _compiled.encode_record
+    append_records = _compiled.append_records
     check_record = _compiled.check_record
     scan_records = _compiled.scan_records
     select_records = _compiled.select_records
@@ -28,6 +29,7 @@ else:
     from . import _reference
 
     encode_record = _reference.encode_record
+    append_records = _reference.append_records
     check_record = _reference.check_record
     scan_records = _reference.scan_records
     select_records = _reference.select_records

@@ -28,6 +28,20 @@ class Message(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
 
 
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where a message was put."""
+
+    physical_offset: int
+    size: int
+    queue_offset: int
+    store_timestamp: int
+
+    @property
+    def end(self) -> int:
+        """Where a watermark must be for this record to count."""
+        return self.physical_offset + self.size
+
+
 class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     topic: str
     queue_id: int

@@ -6,10 +6,11 @@ and goes to the next file. `end` is the offset where the next record goes.
 
 import errno
 import struct
+from collections.abc import Sequence
 
-from cometmq.protocol.hot import encode_record
-from cometmq.protocol.layout import BLANK_MAGIC
-from cometmq.protocol.message import Message
+from cometmq.protocol.hot import append_records
+from cometmq.protocol.layout import BLANK_MAGIC, FIXED_BYTES_MIN
+from cometmq.protocol.message import Appended, Message
 
 from .allocator import Allocator
 from .config import StoreConfig
@@ -29,7 +30,7 @@ class CommitLog:
         self.segments = SegmentChain(config.commit_log_dir, config.commit_log_file_bytes, disk)
         self._allocator = Allocator(self._make)
         # The file that takes the next record. A fresh log has none: its room is 0.
-        self._view = memoryview(b"")
+        self._view = memoryview(bytearray())
         self._base = self._position = self._limit = 0
         self._unreserved: Segment | None = None
 
@@ -40,7 +41,7 @@ class CommitLog:
         if segment is None:
             self._base = end
         else:
-            # No room until the rest of the file has its blocks: see _make_room.
+            # No room until the rest of the file has its blocks: see make_room.
             self._unreserved = segment
             self._base = segment.base
             self._position = self._limit = end - segment.base
@@ -52,7 +53,7 @@ class CommitLog:
     def close(self) -> None:
         """Let go of the files."""
         self.segments.close()
-        self._view = memoryview(b"")
+        self._view = memoryview(bytearray())
         self._unreserved = None
 
     @property
@@ -65,29 +66,41 @@ class CommitLog:
         first = self.segments.first
         return first.base if first is not None else 0
 
-    def append(self, message: Message, queue_offset: int, store_timestamp: int) -> int:
-        """Write one record at `end` and return its size."""
-        size = self._encode(message, queue_offset, store_timestamp)
-        if not size:
-            self._make_room()
-            size = self._encode(message, queue_offset, store_timestamp)
-            if not size and self._position:
-                self._make_room()
-                size = self._encode(message, queue_offset, store_timestamp)
-            if not size:
-                raise MessageTooLarge(
-                    f"a message with a body of {len(message.body)} bytes does not fit into a"
-                    f" CommitLog file of {self._config.commit_log_file_bytes}"
-                )
-        self._position += size
-        return size
-
-    def _encode(self, message: Message, queue_offset: int, store_timestamp: int) -> int:
-        position = self._position
-        return encode_record(
-            self._view, position, self._limit, message, queue_offset, self._base + position,
-            store_timestamp, self._store_host, self._sealed,
+    def append(
+        self,
+        messages: Sequence[Message],
+        number: int,
+        next_offsets: dict[tuple[str, int], int],
+        store_timestamp: int,
+        placed: list[Appended],
+    ) -> int:
+        """Write messages from `number` on at `end`, in this file; the number of the first one
+        that does not go in as it is (see append_records)."""
+        number, self._position = append_records(
+            self._view, self._position, self._limit, self._base, messages, number, next_offsets,
+            store_timestamp, self._store_host, self._sealed, self._config.message_bytes_max, placed,
         )  # fmt: skip
+        return number
+
+    def make_room(self, message: Message) -> None:
+        """Go on in the next file, because this one has no room for a message."""
+        fresh = self._limit and self._position == 0 and self._unreserved is None
+        if fresh or len(message.body) + FIXED_BYTES_MIN > self._config.commit_log_file_bytes:
+            raise MessageTooLarge(
+                f"a message with a body of {len(message.body)} bytes does not fit into a"
+                f" CommitLog file of {self._config.commit_log_file_bytes}"
+            )
+        try:
+            if self._unreserved is not None:
+                self._unreserved.reserve(self._unreserved.size, self._unreserved.size)
+                segment, self._unreserved = self._unreserved, None
+                self._activate(segment, self._position)
+            else:
+                self._roll()
+        except OSError as error:
+            what = f"the CommitLog gets no room for more messages: {error}"
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise DiskFull(what) if full else StoreFailed(what) from error
 
     def slices(self, start: int, end: int) -> list[memoryview]:
         """The bytes of [start, end), one slice a segment, without copying them."""
@@ -100,19 +113,6 @@ class CommitLog:
         """Make the bytes of [start, end) durable."""
         for segment in self.segments.between(start, end):
             segment.sync()
-
-    def _make_room(self) -> None:
-        try:
-            if self._unreserved is not None:
-                self._unreserved.reserve(self._unreserved.size, self._unreserved.size)
-                segment, self._unreserved = self._unreserved, None
-                self._activate(segment, self._position)
-            else:
-                self._roll()
-        except OSError as error:
-            what = f"the CommitLog gets no room for more messages: {error}"
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise DiskFull(what) if full else StoreFailed(what) from error
 
     def _roll(self) -> None:
         """Go on in the next file. The marker is written only when there is one."""

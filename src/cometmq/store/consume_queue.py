@@ -45,6 +45,10 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         """Where the next entry goes."""
+        self.dirty = False
+        """Whether there is anything to sync."""
+        # Where the next entry goes in the last file, and how far it has blocks there.
+        self._tail, self._tail_at, self._tail_room = memoryview(b""), 0, -1
 
     def __str__(self) -> str:
         return str(self._chain.directory)
@@ -62,6 +66,7 @@ class ConsumeQueue:
 
     def cut(self, physical_end: int) -> None:
         """Forget the entries of records at `physical_end` and behind it."""
+        self._forget_tail()
         first = self._chain.first
         if first is None:
             return
@@ -88,17 +93,32 @@ class ConsumeQueue:
 
         On a full disk nothing of them is added, and the same call may be made again.
         """
-        if first_offset != self.max_offset or not len(self._chain):
-            self._go_to(first_offset)
+        end = self._tail_at + len(entries)
+        if first_offset != self.max_offset or end > self._tail_room:
+            if first_offset != self.max_offset or not len(self._chain):
+                self._go_to(first_offset)
+            self._append_across(entries)
+        else:
+            self._tail[self._tail_at : end] = entries
+            self._tail_at = end
+            self.max_offset += len(entries) // ENTRY_BYTES
+        self.dirty = True
+
+    def _append_across(self, entries: bytes) -> None:
+        """Write entries that need more blocks or another file, and remember the new tail."""
         position = self.max_offset * ENTRY_BYTES
-        parts = self._reserve(position, position + len(entries))
         at = 0
-        for segment in parts:
+        for segment in self._reserve(position, position + len(entries)):
             start = position + at - segment.base
             size = min(len(entries) - at, segment.size - start)
             segment.view[start : start + size] = entries[at : at + size]
             at += size
+            self._tail, self._tail_at = segment.view, start + size
+            self._tail_room = segment.reserved // ENTRY_BYTES * ENTRY_BYTES
         self.max_offset += len(entries) // ENTRY_BYTES
+
+    def _forget_tail(self) -> None:
+        self._tail, self._tail_at, self._tail_room = memoryview(b""), 0, -1
 
     def _reserve(self, start: int, end: int) -> list[Segment]:
         """The segments for the bytes of [start, end), with blocks for them."""
@@ -114,6 +134,7 @@ class ConsumeQueue:
         return parts
 
     def _go_to(self, offset: int) -> None:
+        self._forget_tail()
         if not len(self._chain):
             self._begin_at(offset)
         elif offset < self.max_offset:
@@ -196,6 +217,8 @@ class ConsumeQueue:
 
     def sync(self) -> None:
         """Make everything up to now durable."""
+        # First the flag, then the offset: an append in between raises it again.
+        self.dirty = False
         upto = self.max_offset
         for segment in self._chain.between(self._synced * ENTRY_BYTES, upto * ENTRY_BYTES):
             segment.sync()
@@ -210,12 +233,13 @@ class ConsumeQueue:
         return 0
 
     def delete(self) -> None:
-        self._chain.close()
+        self.close()
         shutil.rmtree(self._chain.directory, ignore_errors=True)
         self.min_offset = self.max_offset = self._synced = 0
 
     def close(self) -> None:
         self._chain.close()
+        self._forget_tail()
 
 
 def _hole(physical_offset: int) -> bytes:

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import threading
 from collections.abc import Iterator
 
 from cometmq.protocol.errors import IllegalMessage
@@ -21,10 +20,8 @@ class ConsumeQueues:
         self._config = config
         self._disk = disk
         self._queues: dict[bytes, ConsumeQueue] = {}
-        self._dirty: set[ConsumeQueue] = set()
         self.entries = 0
         """Sum of all queues' ends."""
-        self._marking = threading.Lock()
 
     def load(self, physical_end: int) -> None:
         """Open all queues, keeping the entries of records below `physical_end`."""
@@ -50,8 +47,6 @@ class ConsumeQueues:
         before = queue.max_offset
         queue.append(run.first_offset, run.entries)
         self.entries += queue.max_offset - before
-        with self._marking:
-            self._dirty.add(queue)
 
     def cut(self, physical_end: int) -> None:
         for queue in self._queues.values():
@@ -60,10 +55,9 @@ class ConsumeQueues:
 
     def sync(self) -> None:
         """Make every queue durable that changed since the last time."""
-        with self._marking:
-            dirty, self._dirty = self._dirty, set()
-        for queue in dirty:
-            queue.sync()
+        for queue in tuple(self._queues.values()):
+            if queue.dirty:
+                queue.sync()
 
     def expire(self, physical_start: int) -> int:
         return sum(queue.expire(physical_start) for queue in tuple(self._queues.values()))
@@ -76,8 +70,6 @@ class ConsumeQueues:
         doomed = [key for key in self._queues if split_queue_key(key)[0] == topic]
         for key in doomed:
             queue = self._queues.pop(key)
-            with self._marking:
-                self._dirty.discard(queue)
             self.entries -= queue.max_offset
             queue.delete()
         shutil.rmtree(self._config.consume_queue_dir / check_topic(topic), ignore_errors=True)
@@ -87,7 +79,6 @@ class ConsumeQueues:
         for queue in self._queues.values():
             queue.close()
         self._queues.clear()
-        self._dirty.clear()
         self.entries = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, ConsumeQueue]]:

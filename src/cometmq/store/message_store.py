@@ -3,21 +3,18 @@
 It belongs to one thread (a broker's event loop); the threads inside make data durable, prepare
 files and keep house. A message is in the log when `append` returns. `dispatch` makes what was
 appended readable; callers do both once a batch. When it may be acknowledged is a matter of
-watermarks: see `wait_for`.
+watermarks: see `settled`.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from cometmq.clock import Clock, SystemClock
-from cometmq.protocol import flags
 from cometmq.protocol.errors import MalformedRecord
 from cometmq.protocol.host import Host, pack_host
-from cometmq.protocol.message import Message, StoredMessage
+from cometmq.protocol.message import Appended, Message, StoredMessage
 from cometmq.protocol.names import check_topic
 from cometmq.protocol.record import decode_record
 from cometmq.protocol.scan import queue_key
@@ -42,18 +39,6 @@ log = logging.getLogger(__name__)
 DEFAULT_HOST = Host("127.0.0.1", 10911)
 SPACE_RETRY_MS = 1000
 """How often a refused append looks whether there is space again."""
-
-
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    physical_offset: int
-    size: int
-    queue_offset: int
-    store_timestamp: int
-
-    @property
-    def end(self) -> int:
-        """Where a watermark must be for this record to count."""
-        return self.physical_offset + self.size
 
 
 class MessageStore:
@@ -192,46 +177,61 @@ class MessageStore:
 
     def append(self, message: Message) -> Appended:
         """Put one message at the end of the log. Raises AppendRefused and leaves no trace."""
+        return self.append_all((message,))[0]
+
+    def append_all(self, messages: Sequence[Message]) -> list[Appended]:
+        """Put messages at the end of the log. On a refusal in the middle those before it stay."""
         if not self._opened or self._failure or self._no_space or self._keeper.disk_full:
             self._refuse_if_must()
+        placed: list[Appended] = []
+        # Never backwards: searches by time bisect over store times.
+        self._last_timestamp = timestamp = max(self._clock.now_ms(), self._last_timestamp)
+        number = 0
+        try:
+            while number < len(messages):
+                number = self.commit_log.append(
+                    messages, number, self._next_offsets, timestamp, placed
+                )
+                if number < len(messages):
+                    self._prepare(messages[number])
+        finally:
+            end = self.commit_log.end
+            self.appended.advance(end)
+            if self._confirm_appended:
+                self.confirmed.advance(end)
+        return placed
+
+    def _prepare(self, message: Message) -> None:
+        """See to what keeps a message from going in: its size, its queue, or the room for it."""
         body_size = len(message.body)
         if body_size > self.config.message_bytes_max:
             raise MessageTooLarge(
                 f"the body has {body_size} bytes, maxMessageSize is {self.config.message_bytes_max}"
             )
         key = (message.topic, message.queue_id)
-        queue_offset = self._next_offsets.get(key, -1)
-        if queue_offset < 0:
-            queue_offset = self._first_use(key)
-        queued = flags.is_queued(message.sys_flag)
-        # Never backwards: searches by time bisect over store times.
-        timestamp = max(self._clock.now_ms(), self._last_timestamp)
+        if key not in self._next_offsets:
+            queue = self.queues.get(queue_key(check_topic(message.topic), message.queue_id))
+            self._next_offsets[key] = queue.max_offset if queue is not None else 0
+            return
         try:
-            size = self.commit_log.append(message, queue_offset if queued else 0, timestamp)
+            self.commit_log.make_room(message)
         except DiskFull as full:
             self._no_space = full
             raise
-        self._last_timestamp = timestamp
-        if queued:
-            self._next_offsets[key] = queue_offset + 1
-        end = self.commit_log.end
-        self.appended.advance(end)
-        if self._confirm_appended:
-            self.confirmed.advance(end)
-        if self._flusher.wakes_on_append:
-            self._flusher.request()
-        return Appended(end - size, size, queue_offset if queued else 0, timestamp)
-
-    def append_all(self, messages: Iterable[Message]) -> list[Appended]:
-        """Append a batch; on a refusal in the middle those before it stay in the log."""
-        return [self.append(message) for message in messages]
 
     def confirm(self, offset: int) -> None:
         """Let records below `offset` be dispatched."""
         self.confirmed.advance(min(offset, self.appended.value))
 
     def dispatch(self) -> list[bytes]:
-        """Make confirmed messages readable; the queues (see queue_key) that got some."""
+        """End a batch: make confirmed messages readable, and ask for a sync of what was appended
+        if the flush mode wants one. The queues (see queue_key) that got messages."""
+        touched = self._dispatch_confirmed()
+        if self._flusher.wakes_on_append and self.flushed.value < self.appended.value:
+            self._flusher.request()
+        return touched
+
+    def _dispatch_confirmed(self) -> list[bytes]:
         end = self.confirmed.value
         if end <= self.dispatched.value and self._no_space is None:
             return []
@@ -252,16 +252,15 @@ class MessageStore:
         self.dispatch()
         return appended
 
-    def wait_for(self, appended: Appended) -> None:
-        """Block until the flush mode lets this message be acknowledged."""
+    def wait_settled(self, appended: Appended) -> None:
+        """Block until the flush mode lets a message be acknowledged. Call dispatch() before."""
         if self.config.flush is FlushMode.SYNC:
             self.flushed.wait(appended.end, self.config.sync_flush_timeout_ms)
 
-    def _first_use(self, key: tuple[str, int]) -> int:
-        topic, queue_id = key
-        check_topic(topic)
-        queue = self.queues.get(queue_key(topic, queue_id))
-        return queue.max_offset if queue is not None else 0
+    async def settled(self, appended: Appended) -> None:
+        """The same for a task of an event loop."""
+        if self.config.flush is FlushMode.SYNC:
+            await self.flushed.reached(appended.end, self.config.sync_flush_timeout_ms)
 
     def _refuse_if_must(self) -> None:
         if not self._opened:

@@ -10,7 +10,6 @@ import errno
 import mmap
 import os
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 from .disk import Disk
@@ -93,22 +92,26 @@ class Segment:
         self._map.madvise(mmap.MADV_WILLNEED)
         _lock_memory(self._map, self.size)
 
-    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that may hold something but zeros.
 
         Holes and blocks that were never written are skipped, so a long empty rest costs nothing.
+        All ranges at once: whoever reads one makes the kernel read ahead, and pages in memory
+        count as data.
         """
+        ranges = []
         while start < end:
             try:
                 start = os.lseek(self._fd, start, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return
+                    break
                 raise
             stop = os.lseek(self._fd, start, os.SEEK_HOLE)
             if start < end:
-                yield start, min(stop, end)
+                ranges.append((start, min(stop, end)))
             start = stop
+        return ranges
 
     def modified_ms(self) -> int:
         return os.fstat(self._fd).st_mtime_ns // 1_000_000
@@ -122,13 +125,11 @@ class Segment:
 
 
 def is_zero(view: memoryview) -> bool:
-    """Whether all bytes are zero, compared in large steps."""
+    """Whether all bytes are zero, compared in large steps (as bytes: views compare one by one)."""
     step = 1 << 20
-    zeros = memoryview(bytes(min(step, len(view))))
-    return all(
-        view[at : at + step] == zeros[: min(step, len(view) - at)]
-        for at in range(0, len(view), step)
-    )
+    zeros = bytes(step)
+    pieces = (bytes(view[at : at + step]) for at in range(0, len(view), step))
+    return all(piece == zeros or piece.count(0) == len(piece) for piece in pieces)
 
 
 def _lock_memory(mapped: mmap.mmap, size: int) -> None:
