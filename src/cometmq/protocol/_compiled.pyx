@@ -18,6 +18,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from . import java
+from .flags import is_queued
 from .errors import IllegalMessage
 from .message import Appended
 from .properties import without_property
@@ -85,7 +86,7 @@ cdef extern from *:
     void put64(uint8_t* p, uint64_t value) noexcept nogil
 
 
-# -- CRC-32, eight bytes at a time ----------------------------------------------------------------
+# -- CRC-32: by carry-less multiplication where the processor has it, else by tables --------------
 
 cdef uint32_t[8][256] CRC
 
@@ -107,9 +108,52 @@ cdef void make_crc_tables() noexcept:
 make_crc_tables()
 
 
+cdef extern from *:
+    """
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <immintrin.h>
+    static int can_fold(void) { return __builtin_cpu_supports("pclmul"); }
+    /* Multiplying by x^160 and x^96 modulo the polynomial moves a block of 16 bytes on to the next:
+       what is left in the end has the checksum of all that went in. Both numbers bit-reversed. */
+    __attribute__((target("pclmul")))
+    static void fold(uint32_t crc, const uint8_t *p, Py_ssize_t blocks, uint8_t *rest) {
+        const __m128i factors = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+        __m128i sum = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), _mm_cvtsi32_si128(crc));
+        while (--blocks) {
+            __m128i low = _mm_clmulepi64_si128(sum, factors, 0x00);
+            __m128i high = _mm_clmulepi64_si128(sum, factors, 0x11);
+            p += 16;
+            sum = _mm_xor_si128(_mm_xor_si128(low, high), _mm_loadu_si128((const __m128i *)p));
+        }
+        _mm_storeu_si128((__m128i *)rest, sum);
+    }
+    #else
+    static int can_fold(void) { return 0; }
+    static void fold(uint32_t crc, const uint8_t *p, Py_ssize_t blocks, uint8_t *rest) {}
+    #endif
+    """
+    bint can_fold() noexcept
+    void fold(uint32_t crc, bytes_t p, Py_ssize_t blocks, uint8_t* rest) noexcept nogil
+
+cdef bint FOLDS = can_fold()
+cdef enum:
+    FOLD_FROM = 48  # below this the tables are as quick
+
+
 cdef uint32_t crc31(bytes_t p, Py_ssize_t size) noexcept nogil:
     """CRC-32 without its sign bit, as RocketMQ keeps it."""
-    cdef uint32_t crc = ~<uint32_t>0, low, high
+    cdef uint32_t crc = ~<uint32_t>0
+    cdef uint8_t[16] rest
+    if FOLDS and size >= FOLD_FROM:
+        fold(crc, p, size // 16, rest)
+        crc = crc_update(0, rest, 16)
+        p += size // 16 * 16
+        size %= 16
+    return ~crc_update(crc, p, size) & <uint32_t>0x7FFFFFFF
+
+
+cdef uint32_t crc_update(uint32_t crc, bytes_t p, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t low, high
     while size >= 8:
         low = crc ^ (p[0] | (<uint32_t>p[1] << 8) | (<uint32_t>p[2] << 16) | (<uint32_t>p[3] << 24))
         high = p[4] | (<uint32_t>p[5] << 8) | (<uint32_t>p[6] << 16) | (<uint32_t>p[7] << 24)
@@ -123,7 +167,7 @@ cdef uint32_t crc31(bytes_t p, Py_ssize_t size) noexcept nogil:
         crc = (crc >> 8) ^ CRC[0][(crc ^ p[0]) & 0xFF]
         p += 1
         size -= 1
-    return ~crc & <uint32_t>0x7FFFFFFF
+    return crc
 
 
 cdef void put_digits(uint8_t* p, uint32_t crc) noexcept nogil:
@@ -143,10 +187,10 @@ cdef uint8_t[SCRATCH_SIZE] SCRATCH
 
 
 cdef Py_ssize_t encode(Py_buffer* buffer, Py_ssize_t position, Py_ssize_t limit, message,
-                       int64_t queue_offset, int64_t physical_offset, int64_t store_timestamp,
-                       bytes store_host, bint sealed) except -1:
-    cdef str topic = message.topic
-    cdef bytes body = message.body
+                       str topic, bytes body, number_queue, number_flags, int64_t queue_offset,
+                       int64_t physical_offset, int64_t store_timestamp, bytes store_host,
+                       bint sealed) except -1:
+    """Some of the message's fields come along: whoever calls has looked at them already."""
     cdef bytes properties = message.properties
     cdef bytes born_host = message.born_host
     cdef Py_ssize_t topic_size = 0, body_size = PyBytes_GET_SIZE(body)
@@ -167,9 +211,9 @@ cdef Py_ssize_t encode(Py_buffer* buffer, Py_ssize_t position, Py_ssize_t limit,
     cdef int32_t queue_id, flag, reconsume_times, signed_flag
     cdef int64_t born_timestamp, prepared
     try:
-        queue_id = message.queue_id
+        queue_id = number_queue
         flag = message.flag
-        signed_flag = message.sys_flag
+        signed_flag = number_flags
         born_timestamp = message.born_timestamp
         reconsume_times = message.reconsume_times
         prepared = message.prepared_transaction_offset
@@ -246,7 +290,8 @@ def encode_record(view, Py_ssize_t position, Py_ssize_t limit, message, int64_t 
     cdef Py_buffer buffer
     PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
     try:
-        return encode(&buffer, position, limit, message, queue_offset, physical_offset,
+        return encode(&buffer, position, limit, message, message.topic, message.body,
+                      message.queue_id, message.sys_flag, queue_offset, physical_offset,
                       store_timestamp, store_host, sealed)
     finally:
         PyBuffer_Release(&buffer)
@@ -257,25 +302,31 @@ def append_records(view, Py_ssize_t position, Py_ssize_t limit, int64_t base, me
                    bytes store_host, bint sealed, Py_ssize_t body_bytes_max, list placed):
     cdef Py_buffer buffer
     cdef Py_ssize_t size, count = len(messages)
-    cdef uint32_t transaction
+    cdef bint queued
     cdef int64_t queue_offset
+    cdef bytes body
+    cdef object time_stored = store_timestamp
     PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
     try:
         while number < count:
             message = messages[number]
-            queue = (message.topic, message.queue_id)
+            body = message.body
+            topic, queue_id, sys_flag = message.topic, message.queue_id, message.sys_flag
+            queue = (topic, queue_id)
             next_offset = next_offsets.get(queue)
-            if next_offset is None or len(<bytes>message.body) > body_bytes_max:
+            if next_offset is None or PyBytes_GET_SIZE(body) > body_bytes_max:
                 break
-            transaction = <int64_t>message.sys_flag & TRANSACTION
-            queue_offset = next_offset if transaction == 0 or transaction == COMMIT else 0
-            size = encode(&buffer, position, limit, message, queue_offset, base + position,
-                          store_timestamp, store_host, sealed)
+            queued = sys_flag == 0 or is_queued(sys_flag)
+            queue_offset = next_offset if queued else 0
+            size = encode(&buffer, position, limit, message, topic, body, queue_id, sys_flag,
+                          queue_offset, base + position, store_timestamp, store_host, sealed)
             if size == 0:
                 break
-            if transaction == 0 or transaction == COMMIT:
+            if queued:
                 next_offsets[queue] = queue_offset + 1
-            placed.append(Appended(base + position, size, queue_offset, store_timestamp))
+            else:
+                next_offset = 0
+            placed.append(Appended(base + position, size, next_offset, time_stored))
             position += size
             number += 1
     finally:
@@ -359,8 +410,8 @@ cdef bint ends_in_digits(bytes_t tail) noexcept nogil:
     return 1
 
 
-cdef Py_ssize_t check(bytes_t record, Py_ssize_t room, int64_t physical,
-                      Parts* parts) noexcept nogil:
+cdef Py_ssize_t check(bytes_t record, Py_ssize_t room, int64_t physical, Parts* parts,
+                      bint verify) noexcept nogil:
     if room < FILE_END:
         return BAD_SIZE
     cdef uint32_t magic = get32(record + 4)
@@ -375,7 +426,7 @@ cdef Py_ssize_t check(bytes_t record, Py_ssize_t room, int64_t physical,
         return BAD_POSITION
     if not find_parts(record, size, parts):
         return BAD_LENGTHS
-    return size if checksum_holds(record, size, parts) else BAD_CHECKSUM
+    return size if not verify or checksum_holds(record, size, parts) else BAD_CHECKSUM
 
 
 def check_record(view, Py_ssize_t position, Py_ssize_t end, int64_t physical_offset):
@@ -384,7 +435,7 @@ def check_record(view, Py_ssize_t position, Py_ssize_t end, int64_t physical_off
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
         require_range(&buffer, position, end)
-        return check(<bytes_t>buffer.buf + position, end - position, physical_offset, &parts)
+        return check(<bytes_t>buffer.buf + position, end - position, physical_offset, &parts, True)
     finally:
         PyBuffer_Release(&buffer)
 
@@ -402,6 +453,17 @@ cdef int require_whole(Py_ssize_t size, Py_ssize_t unit) except -1:
 
 
 # -- scan -----------------------------------------------------------------------------------------
+
+cdef list POOL = []
+cdef enum:
+    POOL_MAX = 256
+    POOLED_BYTES_MAX = 65536
+
+
+cdef Growing new_growing():
+    """A used one if there is: making them anew costs more than filling them."""
+    return <Growing>POOL.pop() if POOL else Growing()
+
 
 cdef class Growing:
     """Bytes that grow."""
@@ -423,8 +485,13 @@ cdef class Growing:
         self.size += more
         return self.data + self.size - more
 
-    cdef bytes copy(self):
-        return PyBytes_FromStringAndSize(<char*>self.data, self.size)
+    cdef bytes take(self):
+        """The bytes; the object goes back to the pool."""
+        cdef bytes taken = PyBytes_FromStringAndSize(<char*>self.data, self.size)
+        self.size = 0
+        if self.room <= POOLED_BYTES_MAX and len(POOL) < POOL_MAX:
+            POOL.append(self)
+        return taken
 
 
 cdef struct Text:
@@ -524,7 +591,7 @@ cdef class Collected:
     cdef dict runs
 
     def __cinit__(self, tuple delays_ms):
-        self.keys = Growing()
+        self.keys = new_growing()
         self.delays_ms = delays_ms
         self.done = []
         self.runs = {}
@@ -564,8 +631,8 @@ cdef class Collected:
         cdef Growing run = self.runs.get(queue)
         if run is None or run.first_offset + run.size // ENTRY != queue_offset:
             if run is not None:
-                self.done.append(Run(queue, run.first_offset, run.copy()))
-            run = Growing()
+                self.done.append(Run(queue, run.first_offset, run.take()))
+            run = new_growing()
             run.first_offset = queue_offset
             self.runs[queue] = run
         cdef uint8_t* entry = run.extend(ENTRY)
@@ -603,7 +670,7 @@ cdef class Collected:
     cdef list close(self):
         cdef Growing run
         for queue, run in self.runs.items():
-            self.done.append(Run(queue, run.first_offset, run.copy()))
+            self.done.append(Run(queue, run.first_offset, run.take()))
         return self.done
 
 
@@ -612,7 +679,7 @@ cdef tuple DAMAGES = tuple(Damage)
 
 
 def scan_records(view, Py_ssize_t start, Py_ssize_t end, int64_t base, tuple delays_ms,
-                 bint collect):
+                 bint collect, bint verify=True):
     cdef Py_buffer buffer
     cdef Parts parts
     cdef Py_ssize_t position = start, size = 1, count = 0
@@ -624,7 +691,7 @@ def scan_records(view, Py_ssize_t start, Py_ssize_t end, int64_t base, tuple del
         require_range(&buffer, start, end)
         data = <bytes_t>buffer.buf
         while position < end:
-            size = check(data + position, end - position, base + position, &parts)
+            size = check(data + position, end - position, base + position, &parts, verify)
             if size <= 0:
                 break
             last_timestamp = get64(data + position + parts.store_time)
@@ -637,7 +704,7 @@ def scan_records(view, Py_ssize_t start, Py_ssize_t end, int64_t base, tuple del
     cdef object stop = STOPS[0] if size > 0 else STOPS[1] if size == 0 else STOPS[2]
     cdef object damage = DAMAGES[-size if size < 0 else 0]
     return Scan(position, stop, damage, count, last_timestamp, collected.close(),
-                collected.keys.copy())
+                collected.keys.take())
 
 
 # -- select ---------------------------------------------------------------------------------------
@@ -706,7 +773,7 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
 cdef Py_ssize_t check_entry(bytes_t record, Py_ssize_t room, int64_t physical, Py_ssize_t size,
                             int64_t queue_offset) noexcept nogil:
     cdef Parts parts
-    cdef Py_ssize_t found = check(record, room, physical, &parts)
+    cdef Py_ssize_t found = check(record, room, physical, &parts, True)
     if found == 0:
         return BAD_MAGIC
     if found < 0:
@@ -717,6 +784,16 @@ cdef Py_ssize_t check_entry(bytes_t record, Py_ssize_t room, int64_t physical, P
 
 
 # -- index files ----------------------------------------------------------------------------------
+
+cdef extern from *:
+    """
+    #define prefetch(address) __builtin_prefetch((address), 1)
+    """
+    void prefetch(const void* address) noexcept nogil
+
+cdef enum:
+    AHEAD = 8 * KEY  # slots lie anywhere in megabytes: ask for them before they are needed
+
 
 cdef int require_index(Py_buffer* buffer, int64_t slot_count, int64_t item_limit) except -1:
     if slot_count < 1 or INDEX_HEADER + slot_count * 4 + item_limit * INDEX_ITEM > buffer.len:
@@ -747,6 +824,8 @@ def index_insert(view, int64_t slot_count, int64_t item_limit, bytes keys, Py_ss
         while at < keys_size and count < item_limit:
             key = <bytes_t>PyBytes_AS_STRING(keys) + at
             hashed = get32(key)
+            if at + AHEAD < keys_size:
+                prefetch(data + INDEX_HEADER + get32(key + AHEAD) % slot_count * 4)
             stored = get64(key + 12)
             slot = data + INDEX_HEADER + hashed % slot_count * 4
             previous = <int32_t>get32(slot)

@@ -158,8 +158,13 @@ def _host_bit(host: bytes, bit: int) -> int:
 def check_record(view: memoryview, position: int, end: int, physical_offset: int) -> int:
     """Size of the whole, undamaged record at `position`; 0 for the end-of-file marker; the
     negated Damage otherwise."""
+    return _check(view, position, end, physical_offset, verify=True)
+
+
+def _check(view: memoryview, position: int, end: int, physical_offset: int, *, verify: bool) -> int:
     if end - position < FILE_END_BYTES:
         return -Damage.SIZE
+    size: int
     size, magic = struct.unpack_from(">iI", view, position)
     if magic == BLANK_MAGIC:
         return 0
@@ -172,7 +177,9 @@ def check_record(view: memoryview, position: int, end: int, physical_offset: int
     parts = record_parts(view, position, size)
     if parts is None:
         return -Damage.LENGTHS
-    return size if _checksum_holds(view, position, size, parts) else -Damage.CHECKSUM
+    if verify and not _checksum_holds(view, position, size, parts):
+        return -Damage.CHECKSUM
+    return size
 
 
 Parts = tuple[int, int, int, int, int, int, int]
@@ -237,16 +244,18 @@ def scan_records(
     base: int,
     delays_ms: tuple[int, ...],
     collect: bool,
+    verify: bool = True,
 ) -> Scan:
     """Walk whole records from `start`; `base` is the physical offset of the view's first byte.
 
     With `collect`, gather what dispatch needs: ConsumeQueue entries by queue, and index keys.
+    Without `verify` checksums are taken for granted: for records that were just encoded here.
     """
     position, count, last_timestamp = start, 0, 0
     stop, damage = Stop.END, Damage.NONE
     collected = _Collected(delays_ms)
     while position < end:
-        size = check_record(view, position, end, base + position)
+        size = _check(view, position, end, base + position, verify=verify)
         if size <= 0:
             stop = Stop.DAMAGED if size else Stop.BLANK
             damage = Damage(-size)

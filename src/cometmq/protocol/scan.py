@@ -1,7 +1,8 @@
 """What a walk over log bytes gives back; shared by the reference codec and its compiled twin."""
 
 import enum
-from typing import NamedTuple
+
+import msgspec
 
 
 class Stop(enum.IntEnum):
@@ -41,7 +42,7 @@ _DAMAGE_TEXTS = {
 }
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """Consecutive ConsumeQueue entries of one queue."""
 
     queue: bytes
@@ -50,7 +51,7 @@ class Run(NamedTuple):
     entries: bytes
 
 
-class Scan(NamedTuple):
+class Scan(msgspec.Struct, frozen=True, gc=False):
     position: int
     """Where the walk stopped: the first byte that is not part of a whole record."""
     stop: Stop
@@ -63,7 +64,7 @@ class Scan(NamedTuple):
     """Index keys to insert: int32 hash, int64 physical offset, int64 store time, repeated."""
 
 
-class Selection(NamedTuple):
+class Selection(msgspec.Struct, frozen=True, gc=False):
     """Outcome of choosing records of one segment by ConsumeQueue entries."""
 
     entries_used: int

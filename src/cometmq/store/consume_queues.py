@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.names import check_topic
-from cometmq.protocol.scan import Run, queue_key, split_queue_key
+from cometmq.protocol.scan import queue_key, split_queue_key
 
 from .config import StoreConfig
 from .consume_queue import ConsumeQueue
@@ -20,8 +20,6 @@ class ConsumeQueues:
         self._config = config
         self._disk = disk
         self._queues: dict[bytes, ConsumeQueue] = {}
-        self.entries = 0
-        """Sum of all queues' ends."""
 
     def load(self, physical_end: int) -> None:
         """Open all queues, keeping the entries of records below `physical_end`."""
@@ -33,25 +31,23 @@ class ConsumeQueues:
             if directory.is_dir() and queue_id.isdigit() and _is_topic(topic):
                 queue = self._make(queue_key(topic, int(queue_id)))
                 queue.load(physical_end)
-                self.entries += queue.max_offset
             else:
                 log.warning("%s is no queue of ours and left alone", directory)
 
     def get(self, key: bytes) -> ConsumeQueue | None:
         return self._queues.get(key)
 
-    def append(self, run: Run) -> None:
-        queue = self._queues.get(run.queue)
-        if queue is None:
-            queue = self._make(run.queue)
-        before = queue.max_offset
-        queue.append(run.first_offset, run.entries)
-        self.entries += queue.max_offset - before
+    def get_or_make(self, key: bytes) -> ConsumeQueue:
+        queue = self._queues.get(key)
+        return queue if queue is not None else self._make(key)
+
+    def entries(self) -> int:
+        """Sum of all queues' ends."""
+        return sum(queue.max_offset for queue in tuple(self._queues.values()))
 
     def cut(self, physical_end: int) -> None:
         for queue in self._queues.values():
             queue.cut(physical_end)
-        self.entries = sum(queue.max_offset for queue in self._queues.values())
 
     def sync(self) -> None:
         """Make every queue durable that changed since the last time."""
@@ -70,7 +66,6 @@ class ConsumeQueues:
         doomed = [key for key in self._queues if split_queue_key(key)[0] == topic]
         for key in doomed:
             queue = self._queues.pop(key)
-            self.entries -= queue.max_offset
             queue.delete()
         shutil.rmtree(self._config.consume_queue_dir / check_topic(topic), ignore_errors=True)
         return len(doomed)
@@ -79,7 +74,6 @@ class ConsumeQueues:
         for queue in self._queues.values():
             queue.close()
         self._queues.clear()
-        self.entries = 0
 
     def __iter__(self) -> Iterator[tuple[bytes, ConsumeQueue]]:
         return iter(tuple(self._queues.items()))

@@ -7,16 +7,17 @@ first the next time.
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from cometmq.protocol.hot import scan_records
 from cometmq.protocol.scan import Damage, Run
 
 from .consume_queues import ConsumeQueues
 from .key_index import KeyIndex
-from .log_walk import Damaged, Piece, walk
+from .log_walk import PIECE_BYTES_MAX, Damaged, Piece, walk
 from .segments import SegmentChain
 
 log = logging.getLogger(__name__)
@@ -53,38 +54,60 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._delays_ms = delays_ms
-        self._runs: deque[Run] = deque()
+        self._runs: list[Run] = []
+        self._runs_at = 0
         self._keys, self._keys_at = b"", 0
         self._queues_at = self._index_at = self._timestamp = 0
-        self.progress = Progress(0, 0, 0, 0, 0)
+        self._working = threading.Lock()
+        self.trusted_from = 1 << 62
+        """Records from here on were encoded by this process and need no second checksum."""
         self.damaged: list[DamagedRange] = []
 
     def start(self, queues_at: int, index_at: int, timestamp: int) -> None:
         """Go on from where queues and index are, the last record before having this time."""
         self._queues_at, self._index_at, self._timestamp = queues_at, index_at, timestamp
-        self.note_progress()
+
+    def progress(self) -> Progress:
+        """Where dispatch is, for a thread that keeps house; never in the middle of a piece."""
+        with self._working:
+            items = self._index.newest_items() if self._index is not None else 0
+            return Progress(
+                self._queues_at, self._index_at, self._timestamp, self._queues.entries(), items
+            )
 
     def dispatch(self, end: int, on_piece: Callable[[int], None] | None = None) -> list[bytes]:
         """Dispatch up to `end`; the queues that got messages. Raises OSError on a full disk.
 
         `on_piece` is told how far it has got, for those who show progress.
         """
-        touched = [run.queue for run in self._runs]
-        if touched or self._keys_at < len(self._keys):
+        with self._working:
+            touched = [run.queue for run in self._runs[self._runs_at :]]
             self._apply()
-        while (start := min(self._queues_at, self._index_at)) < end:
-            behind = max(self._queues_at, self._index_at)
-            stop = min(behind, end) if behind > start else end
-            for part in walk(self._segments, start, stop, self._delays_ms, collect=True):
-                if isinstance(part, Damaged):
-                    self.report(part, stop)
-                else:
-                    touched += (run.queue for run in part.scan.runs)
-                    self._take(part)
-                if on_piece is not None:
-                    on_piece(part.start)
-            self._move_to(start, stop)
+            while (start := min(self._queues_at, self._index_at)) < end:
+                behind = max(self._queues_at, self._index_at)
+                stop = min(behind, end) if behind > start else end
+                for part in self._parts(start, stop):
+                    if isinstance(part, Damaged):
+                        self.report(part, stop)
+                    else:
+                        touched += [run.queue for run in part.scan.runs]
+                        self._take(part)
+                    if on_piece is not None:
+                        on_piece(part.start)
+                self._move_to(start, stop)
         return touched
+
+    def _parts(self, start: int, stop: int) -> Iterable[Piece | Damaged]:
+        verify = start < self.trusted_from
+        segment = self._segments.find(start)
+        if segment is not None and not verify and stop <= segment.end:
+            # The daily case, without the walk's ado: a few records that were just appended.
+            base = segment.base
+            end = min(stop, start + PIECE_BYTES_MAX) - base
+            scan = scan_records(segment.view, start - base, end, base, self._delays_ms, True, False)
+            if base + scan.position == stop:
+                return (Piece(start, stop, scan),)
+        return walk(self._segments, start, stop, self._delays_ms, collect=True, verify=verify)
 
     def report(self, part: Damaged, end: int) -> None:
         """Say once what is damaged and will never be served."""
@@ -98,7 +121,7 @@ class Dispatcher:
 
     def _take(self, piece: Piece) -> None:
         if self._queues_at <= piece.start:
-            self._runs.extend(piece.scan.runs)
+            self._runs, self._runs_at = piece.scan.runs, 0
         if self._index_at <= piece.start and self._index is not None:
             self._keys, self._keys_at = piece.scan.keys, 0
         self._timestamp = piece.scan.last_timestamp
@@ -113,15 +136,10 @@ class Dispatcher:
             self._index_at = end
 
     def _apply(self) -> None:
-        while self._runs:
-            self._queues.append(self._runs[0])
-            self._runs.popleft()
+        """Write what was taken; on a full disk the rest waits for the next call."""
+        while self._runs_at < len(self._runs):
+            run = self._runs[self._runs_at]
+            self._queues.get_or_make(run.queue).append(run.first_offset, run.entries)
+            self._runs_at += 1
         while self._index is not None and self._keys_at < len(self._keys):
             self._keys_at = self._index.insert(self._keys, self._keys_at)
-        self.note_progress()
-
-    def note_progress(self) -> None:
-        items = self._index.newest_items() if self._index is not None else 0
-        self.progress = Progress(
-            self._queues_at, self._index_at, self._timestamp, self._queues.entries, items
-        )

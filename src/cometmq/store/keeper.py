@@ -67,7 +67,7 @@ class Keeper:
         What is noted was true before the syncs began, so it holds whatever comes meanwhile.
         """
         with self._working:
-            progress = self._dispatcher.progress
+            progress = self._dispatcher.progress()
             log_timestamp, log_durable = self._last_timestamp(), self._flushed.value
             self._queues.sync()
             if self._index is not None:

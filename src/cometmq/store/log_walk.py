@@ -6,7 +6,8 @@ where whole records go on, and whoever walks decides.
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from cometmq.protocol.hot import check_record, scan_records
 from cometmq.protocol.layout import MAGIC_V1, MAGIC_V2
@@ -22,7 +23,7 @@ _MAGIC = re.compile(b"|".join(map(re.escape, RECORD_MAGICS)))
 _SEARCH_BYTES = 1024 * 1024
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """Whole records of [start, end)."""
 
     start: int
@@ -30,7 +31,7 @@ class Piece(NamedTuple):
     scan: Scan
 
 
-class Damaged(NamedTuple):
+class Damaged(msgspec.Struct, frozen=True, gc=False):
     """No whole record at `start`; the next one is at `resume`, None when none follows."""
 
     start: int
@@ -39,7 +40,13 @@ class Damaged(NamedTuple):
 
 
 def walk(
-    segments: SegmentChain, start: int, end: int, delays_ms: tuple[int, ...], *, collect: bool
+    segments: SegmentChain,
+    start: int,
+    end: int,
+    delays_ms: tuple[int, ...] = (),
+    *,
+    collect: bool = False,
+    verify: bool = True,
 ) -> Iterator[Piece | Damaged]:
     """Walk the records of [start, end); `end` may lie behind the last record."""
     at = start
@@ -50,7 +57,7 @@ def walk(
         position = at - segment.base
         limit = min(end - segment.base, segment.size)
         bound = min(limit, position + PIECE_BYTES_MAX)
-        scan = scan_records(segment.view, position, bound, segment.base, delays_ms, collect)
+        scan = scan_records(segment.view, position, bound, segment.base, delays_ms, collect, verify)
         if scan.records:
             yield Piece(at, segment.base + scan.position, scan)
             at = segment.base + scan.position

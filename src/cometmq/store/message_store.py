@@ -101,7 +101,7 @@ class MessageStore:
         except BaseException:
             self._presence.leave(clean=False)
             raise
-        progress = self._dispatcher.progress
+        progress = self._dispatcher.progress()
         self._last_timestamp = progress.timestamp
         for mark in (self.appended, self.confirmed):
             mark.reset(report.log_end)
@@ -115,6 +115,7 @@ class MessageStore:
         self._flusher.flush()
         self._save_if_space()
         self.commit_log.start(report.log_end)
+        self._dispatcher.trusted_from = report.log_end
         self._flusher.start()
         self._keeper.start()
         self._opened = True
@@ -372,6 +373,5 @@ class MessageStore:
         """Forget a topic's queues; its records go with the log. How many queues there were."""
         count = self.queues.delete_topic(check_topic(topic))
         self._next_offsets = {k: v for k, v in self._next_offsets.items() if k[0] != topic}
-        self._dispatcher.note_progress()
         self._keeper.save()
         return count

@@ -129,7 +129,7 @@ class Recovery:
     def _find_end(self, start: int) -> int:
         last = self._segments.last
         end = start
-        for part in walk(self._segments, start, last.end if last else 0, (), collect=False):
+        for part in walk(self._segments, start, last.end if last else 0):
             if isinstance(part, Damaged):
                 if part.resume is None or not self._was_durable(part.start):
                     break
@@ -174,7 +174,7 @@ class Recovery:
         self._queues.load(durable)
         if marks is None and self._clean:
             durable = min(self._queues.physical_end(), log_end)
-        if marks is None or marks.queues > log_end or self._queues.entries == marks.queue_entries:
+        if marks is None or marks.queues > log_end or self._queues.entries() == marks.queue_entries:
             return max(durable, self._log.start_offset)
         self._queues.cut(self._log.start_offset)
         self._report.queues_rebuilt = True
