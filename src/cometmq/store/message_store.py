@@ -7,7 +7,7 @@ watermarks: see `settled`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +33,7 @@ from .presence import Presence
 from .queue_reader import QueueReader
 from .reading import Boundary, ReadResult
 from .recovery import Recovery, RecoveryReport
-from .watermark import Watermark
+from .watermark import DONE, Watermark
 
 log = logging.getLogger(__name__)
 DEFAULT_HOST = Host("127.0.0.1", 10911)
@@ -258,10 +258,11 @@ class MessageStore:
         if self.config.flush is FlushMode.SYNC:
             self.flushed.wait(appended.end, self.config.sync_flush_timeout_ms)
 
-    async def settled(self, appended: Appended) -> None:
-        """The same for a task of an event loop."""
+    def settled(self, appended: Appended) -> Awaitable[None]:
+        """The same to await in a task of an event loop."""
         if self.config.flush is FlushMode.SYNC:
-            await self.flushed.reached(appended.end, self.config.sync_flush_timeout_ms)
+            return self.flushed.reached(appended.end, self.config.sync_flush_timeout_ms)
+        return DONE
 
     def _refuse_if_must(self) -> None:
         if not self._opened:

@@ -9,10 +9,21 @@ import asyncio
 import heapq
 import itertools
 import threading
+from collections.abc import Awaitable, Generator
 
 from .errors import StoreError, WaitersFull, WaitTimeout
 
 WAITERS_MAX = 100_000
+
+
+class Done:
+    """Something to await that is over already."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+DONE = Done()
 
 
 class Watermark:
@@ -23,13 +34,14 @@ class Watermark:
         self._changed = threading.Condition()
         self._blocked = 0
         self._tasks = _WaitingTasks(self)
+        self._waiting = self._tasks.waiting
 
     def advance(self, value: int) -> None:
         """Move up to `value` and wake who waited for it; a lower value changes nothing."""
-        if value <= self.value:
-            return
-        self.value = value
-        self._wake()
+        if value > self.value:
+            self.value = value
+            if self._blocked or self._waiting:
+                self._wake()
 
     def reset(self, value: int) -> None:
         """Set the starting point, before anybody waits."""
@@ -50,32 +62,31 @@ class Watermark:
                 )
             finally:
                 self._blocked -= 1
-        self._raise_unless_reached(offset, timeout_ms)
+        if self.value < offset:
+            raise self.failure or self.timeout(offset)
 
-    async def reached(self, offset: int, timeout_ms: int) -> None:
-        """Suspend this task until the watermark has reached `offset`."""
-        if self.value < offset and self.failure is None:
-            await self._tasks.join(offset, timeout_ms)
-        self._raise_unless_reached(offset, timeout_ms)
+    def reached(self, offset: int, timeout_ms: int) -> Awaitable[None]:
+        """Await this in a task until the watermark has reached `offset`."""
+        if self.value >= offset:
+            return DONE
+        if self.failure is not None:
+            raise self.failure
+        return self._tasks.join(offset, timeout_ms)
 
     @property
     def awaited(self) -> bool:
         """Whether anybody waits just now."""
-        return self._blocked > 0 or self._tasks.count > 0
+        return self._blocked > 0 or bool(self._waiting)
+
+    def timeout(self, offset: int) -> WaitTimeout:
+        return WaitTimeout(f"{self.name} is at {self.value} and did not reach {offset} in time")
 
     def _wake(self) -> None:
         if self._blocked:
             with self._changed:
                 self._changed.notify_all()
-        if self._tasks.count:
+        if self._waiting:
             self._tasks.wake()
-
-    def _raise_unless_reached(self, offset: int, timeout_ms: int) -> None:
-        if self.value >= offset:
-            return
-        if self.failure is not None:
-            raise self.failure
-        raise WaitTimeout(f"{self.name} did not reach {offset} within {timeout_ms} ms")
 
 
 class _WaitingTasks:
@@ -87,42 +98,35 @@ class _WaitingTasks:
 
     def __init__(self, watermark: Watermark) -> None:
         self._watermark = watermark
-        self._heap: list[tuple[int, int, float, asyncio.Future[None]]] = []
+        self.waiting: list[tuple[int, int, float, asyncio.Future[None]]] = []
+        """A heap of offset, number, deadline and future; always the same list."""
         self._numbers = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._timer: asyncio.TimerHandle | None = None
         self._waking = False
 
-    @property
-    def count(self) -> int:
-        return len(self._heap)
-
-    async def join(self, offset: int, timeout_ms: int) -> None:
+    def join(self, offset: int, timeout_ms: int) -> "asyncio.Future[None]":
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            if self._heap:
-                raise StoreError(f"tasks of two event loops wait on {self._watermark.name}")
-            self._loop, self._thread = loop, threading.get_ident()
-            self._timer, self._waking = None, False
-        if len(self._heap) >= WAITERS_MAX:
+            self._adopt(loop)
+        if len(self.waiting) >= WAITERS_MAX:
             raise WaitersFull(f"{WAITERS_MAX} callers wait on {self._watermark.name} already")
         future: asyncio.Future[None] = loop.create_future()
         deadline = loop.time() + timeout_ms / 1000
-        heapq.heappush(self._heap, (offset, next(self._numbers), deadline, future))
-        # Between the caller's look at the value and this push the watermark may have moved.
-        self._release()
-        if not future.done():
+        heapq.heappush(self.waiting, (offset, next(self._numbers), deadline, future))
+        if self._timer is None or self._timer.when() > deadline:
             self._watch(loop, deadline)
-        await future
+        # Between the caller's look at the value and the push the watermark may have moved.
+        if self._watermark.value >= offset or self._watermark.failure is not None:
+            self._release()
+        return future
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
-        """See to it that the timer goes off at `deadline` at the latest."""
-        if self._timer is not None:
-            if self._timer.when() <= deadline:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(deadline, self._expire)
+    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.waiting:
+            raise StoreError(f"tasks of two event loops wait on {self._watermark.name}")
+        self._loop, self._thread = loop, threading.get_ident()
+        self._timer, self._waking = None, False
 
     def wake(self) -> None:
         if threading.get_ident() == self._thread:
@@ -134,22 +138,33 @@ class _WaitingTasks:
     def _release(self) -> None:
         # First the flag, then the value: an advance in between asks for another wake-up.
         self._waking = False
-        value, failed = self._watermark.value, self._watermark.failure is not None
-        while self._heap and (failed or self._heap[0][0] <= value):
-            future = heapq.heappop(self._heap)[3]
-            if not future.done():
+        value, failure = self._watermark.value, self._watermark.failure
+        waiting = self.waiting
+        while waiting and (waiting[0][0] <= value or failure is not None):
+            offset, _, _, future = heapq.heappop(waiting)
+            if future.done():
+                continue
+            if offset <= value or failure is None:
                 future.set_result(None)
+            else:
+                future.set_exception(failure)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        """See to it that the timer goes off at `deadline` at the latest."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         assert self._loop is not None
         now = self._loop.time()
-        late = [entry for entry in self._heap if entry[2] <= now or entry[3].done()]
+        late = [entry for entry in self.waiting if entry[2] <= now or entry[3].done()]
         if late:
-            self._heap = [e for e in self._heap if e[2] > now and not e[3].done()]
-            heapq.heapify(self._heap)
-            for entry in late:
-                if not entry[3].done():
-                    entry[3].set_result(None)
-        if self._heap:
-            self._watch(self._loop, min(entry[2] for entry in self._heap))
+            self.waiting[:] = [e for e in self.waiting if e[2] > now and not e[3].done()]
+            heapq.heapify(self.waiting)
+            for offset, _, _, future in late:
+                if not future.done():
+                    future.set_exception(self._watermark.timeout(offset))
+        if self.waiting:
+            self._watch(self._loop, min(entry[2] for entry in self.waiting))
