@@ -207,6 +207,42 @@ def test_records_are_encoded_alike(
     assert_alike(ask, b"\xee" * BUFFER_BYTES)
 
 
+@examples
+@given(
+    messages=st.lists(MESSAGES, max_size=6),
+    known=st.integers(0, 6),
+    room=st.integers(0, 2000),
+    first=st.integers(0, 3),
+    body_bytes_max=st.sampled_from((50, 150, 1000)),
+    sealed=st.booleans(),
+)
+def test_batches_are_appended_alike(
+    messages: list[Message], known: int, room: int, first: int, body_bytes_max: int, sealed: bool
+) -> None:
+    """The same bytes, the same places, the same queue offsets afterwards, the same stop."""
+
+    def ask(hot: ModuleType, data: bytearray) -> object:
+        offsets = {(m.topic, m.queue_id): 7 for m in messages[:known]}
+        placed: list[object] = []
+        reached = hot.append_records(
+            memoryview(data), 5, 5 + room, 1000, messages, first, offsets, STORED_AT, HOST, sealed,
+            body_bytes_max, placed,
+        )  # fmt: skip
+        return reached, placed, offsets
+
+    assert_alike(ask, b"\xee" * BUFFER_BYTES)
+
+
+def test_checksums_are_alike_at_every_length() -> None:
+    for size in range(400):
+        message = Message("t", 0, bytes(range(256)) * 2)
+        message.body = message.body[:size]
+        plain, compiled = bytearray(1000), bytearray(1000)
+        for hot, data in ((_reference, plain), (_compiled, compiled)):
+            hot.encode_record(memoryview(data), 0, 1000, message, 0, 0, STORED_AT, HOST, True)
+        assert compiled == plain, size
+
+
 @pytest.mark.parametrize("sealed", [True, False])
 @pytest.mark.parametrize(
     "message",
@@ -313,14 +349,15 @@ def test_every_value_of_every_byte_is_checked_alike(record: bytes) -> None:
     mutations=MUTATIONS,
     delays_ms=st.sampled_from(((), (1000,), (1000, 5000, 10_000))),
     collect=st.booleans(),
+    verify=st.booleans(),
 )
 def test_logs_are_scanned_alike(
-    log: Log, mutations: list[Mutation], delays_ms: tuple[int, ...], collect: bool
+    log: Log, mutations: list[Mutation], delays_ms: tuple[int, ...], collect: bool, verify: bool
 ) -> None:
     data = mutated(log.data, mutations)
 
     def ask(hot: ModuleType, data: bytearray, start: int, end: int) -> object:
-        return hot.scan_records(memoryview(data), start, end, log.base, delays_ms, collect)
+        return hot.scan_records(memoryview(data), start, end, log.base, delays_ms, collect, verify)
 
     for start in {
         0,

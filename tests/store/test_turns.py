@@ -1,0 +1,46 @@
+"""One dispatch a turn of the event loop, whoever appended in it."""
+
+import asyncio
+
+from cometmq.protocol.scan import queue_key
+from cometmq.store.config import FlushMode
+from cometmq.store.turns import LoopTurns
+
+from .conftest import OpenStore
+from .stores import numbered, served_numbers
+
+
+def test_all_appends_of_a_turn_share_a_dispatch(open_store: OpenStore) -> None:
+    store = open_store(flush=FlushMode.SYNC)
+    arrivals: list[list[bytes]] = []
+
+    async def scenario() -> None:
+        turns = LoopTurns(store, arrivals.append)
+
+        async def write(number: int) -> None:
+            placed = store.append(numbered(number))
+            turns.appended()
+            await store.settled(placed)
+
+        await asyncio.gather(*(write(number) for number in range(20)))
+
+    asyncio.run(scenario())
+    assert len(arrivals) == 1
+    assert queue_key("orders", 0) in arrivals[0]
+    assert served_numbers(store) == list(range(20))
+
+
+def test_each_turn_has_its_own(open_store: OpenStore) -> None:
+    store = open_store()
+    arrivals: list[list[bytes]] = []
+
+    async def scenario() -> None:
+        turns = LoopTurns(store, arrivals.append)
+        for number in range(3):
+            placed = store.append(numbered(number))
+            turns.appended()
+            await asyncio.sleep(0)
+            await store.settled(placed)
+
+    asyncio.run(scenario())
+    assert len(arrivals) == 3

@@ -1,0 +1,39 @@
+"""Arrows between the rooms point one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "cometmq"
+MAY_IMPORT = {
+    "protocol": {"protocol"},
+    "store": {"store", "protocol", "clock"},
+    "testing": {"testing", "store", "protocol", "clock"},
+    "cli": {"cli", "store", "protocol"},
+}
+
+
+def rooms_imported(path: Path) -> set[str]:
+    """The rooms that a module imports, by absolute or relative name."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        rooms |= {name.split(".")[1] for name in names if name.startswith("cometmq.")}
+    return {room for room in rooms if (SOURCE / room).is_dir() or room == "clock"}
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_lies_below_it(room: str) -> None:
+    for path in (SOURCE / room).rglob("*.py"):
+        assert rooms_imported(path) <= MAY_IMPORT[room], path
+
+
+def test_every_room_has_its_rule() -> None:
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert rooms == set(MAY_IMPORT)
