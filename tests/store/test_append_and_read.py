@@ -297,3 +297,20 @@ def test_slices_stay_valid_when_their_file_is_deleted(open_store: OpenStore) -> 
     assert store.clean() > 0
     assert store.min_offset("orders", 0) > 0
     assert bytes(piece) == before
+
+
+def test_an_illegal_message_in_a_batch_leaves_those_before_it(open_store: OpenStore) -> None:
+    """Their offsets are given and their records written: they must stay readable."""
+    store = open_store()
+    fill(store, 30)
+    good, bad = numbered(30), Message("orders", 0, b"x", properties=b"k\x01" + b"v" * 40_000)
+    with pytest.raises(IllegalMessage, match="properties"):
+        store.append_all([good, numbered(31), bad, numbered(32)])
+    fill(store, 10, first=32)
+    assert served_numbers(store) == list(range(42))
+    assert not store.read("orders", 0, 0, count_max=100).damaged
+
+
+def test_a_negative_queue_is_refused(open_store: OpenStore) -> None:
+    with pytest.raises(IllegalMessage, match="queue -1 of t"):
+        open_store().append(Message("t", -1, b"x"))

@@ -156,6 +156,25 @@ def test_a_failed_sync_acknowledges_nothing_and_stops_the_store(open_store: Open
     assert (store.config.root / "abort").exists()
 
 
+def test_a_failed_sync_of_a_queue_stops_the_store_too(open_store: OpenStore) -> None:
+    class QueueDisk(FailingDisk):
+        def sync(self, path: Path, fd: int) -> None:
+            if "consumequeue" in path.parts:
+                super().sync(path, fd)
+
+    failures: list[StoreFailed] = []
+    disk = QueueDisk()
+    store = open_store(disk=disk, queue_flush_interval_ms=10, on_failure=failures.append)
+    disk.failing = True
+    store.put(numbered(0))
+    with pytest.raises(StoreFailed, match="ConsumeQueues or index could not be made durable"):
+        store.replicated.wait(1, 10_000)
+    with pytest.raises(StoreFailed):
+        store.append(numbered(1))
+    assert len(failures) == 1
+    assert served_numbers(store) == [0]
+
+
 def test_a_server_ends_with_an_error_code_when_a_sync_fails(tmp_path: Path) -> None:
     with start_writer(tmp_path / "store", "sync", "fail-after", "40") as writer:
         output, errors = writer.communicate(timeout=60)

@@ -356,3 +356,46 @@ def test_recovery_without_marks_goes_by_times_and_finds_everything(
     assert again.query("payments", "key-1")[0].flag == 1
     crash(again)
     assert_second_recovery_changes_nothing(root)
+
+
+def test_an_index_switched_on_later_covers_what_came_before(open_store: OpenStore) -> None:
+    store = open_store(index_enabled=False)
+    fill(store, 100)
+    assert store.query("orders", "key-3") == []
+    store.close()
+    again = open_store()
+    assert [m.flag for m in again.query("orders", "key-3")] == [3]
+
+
+@pytest.mark.parametrize("directory", ["batchconsumequeue", "consumequeue_ext"])
+def test_a_format_that_we_cannot_read_is_said_so(open_store: OpenStore, directory: str) -> None:
+    store = open_store()
+    store.close()
+    foreign = store.config.root / directory / "topic" / "0" / ("0" * 20)
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(b"x")
+    with pytest.raises(StoreMismatch, match="which CometMQ cannot read yet"):
+        open_store()
+
+
+@pytest.mark.parametrize("lost_below", [1, 2], ids=["the start is missing", "a gap in the middle"])
+def test_an_index_with_missing_files_from_another_broker_is_completed(
+    open_store: OpenStore, lost_below: int
+) -> None:
+    """As RocketMQ leaves it after a crash and a restart, with times but no marks to go by."""
+    store = open_store()
+    fill(store, 1200)
+    store.close()
+    root = store.config.root
+    before = files_of(root, "index")
+    assert len(before) > 3
+    (root / sorted(before)[lost_below - 1]).unlink()
+    checkpoint = read_checkpoint(root / "checkpoint")
+    theirs = Checkpoint(
+        log_timestamp=checkpoint.log_timestamp,
+        queue_timestamp=checkpoint.queue_timestamp,
+        index_timestamp=checkpoint.index_timestamp,
+    )
+    (root / "checkpoint").write_bytes(theirs.encode())
+    open_store().close()
+    assert files_of(root, "index") == before

@@ -331,7 +331,7 @@ def append_records(view, Py_ssize_t position, Py_ssize_t limit, int64_t base, me
             number += 1
     finally:
         PyBuffer_Release(&buffer)
-    return number, position
+    return number
 
 
 cdef Py_ssize_t host_size(bytes host) except -1:

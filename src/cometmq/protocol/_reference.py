@@ -122,11 +122,12 @@ def append_records(
     sealed: bool,
     body_bytes_max: int,
     placed: list[Appended],
-) -> tuple[int, int]:
+) -> int:
     """Encode messages from `number` on, one behind the other, and count up their queues' offsets.
 
-    Stops, with the number of the message and the position reached, where the caller must decide:
-    a queue without a next offset, a body over the limit, no room for the record.
+    Stops, with the number of the message, where the caller must decide: a queue without a next
+    offset, a body over the limit, no room for the record. `placed` tells how far it got, also
+    when a message is illegal.
     """
     for message in messages[number:]:
         queue = (message.topic, message.queue_id)
@@ -146,7 +147,7 @@ def append_records(
         placed.append(Appended(base + position, size, queue_offset, store_timestamp))
         position += size
         number += 1
-    return number, position
+    return number
 
 
 def _host_bit(host: bytes, bit: int) -> int:

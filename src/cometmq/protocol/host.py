@@ -4,9 +4,6 @@ import ipaddress
 import struct
 from typing import NamedTuple
 
-V4_BYTES = 8
-V6_BYTES = 20
-
 
 class Host(NamedTuple):
     ip: str

@@ -76,11 +76,17 @@ class CommitLog:
     ) -> int:
         """Write messages from `number` on at `end`, in this file; the number of the first one
         that does not go in as it is (see append_records)."""
-        number, self._position = append_records(
-            self._view, self._position, self._limit, self._base, messages, number, next_offsets,
-            store_timestamp, self._store_host, self._sealed, self._config.message_bytes_max, placed,
-        )  # fmt: skip
-        return number
+        before = len(placed)
+        try:
+            return append_records(
+                self._view, self._position, self._limit, self._base, messages, number,
+                next_offsets, store_timestamp, self._store_host, self._sealed,
+                self._config.message_bytes_max, placed,
+            )  # fmt: skip
+        finally:
+            # Also when a message is refused: those before it have their offsets and stay.
+            if len(placed) > before:
+                self._position = placed[-1].end - self._base
 
     def make_room(self, message: Message) -> None:
         """Go on in the next file, because this one has no room for a message."""
@@ -101,13 +107,6 @@ class CommitLog:
             what = f"the CommitLog gets no room for more messages: {error}"
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise DiskFull(what) if full else StoreFailed(what) from error
-
-    def slices(self, start: int, end: int) -> list[memoryview]:
-        """The bytes of [start, end), one slice a segment, without copying them."""
-        return [
-            segment.view[max(start - segment.base, 0) : end - segment.base].toreadonly()
-            for segment in self.segments.between(start, end)
-        ]
 
     def sync(self, start: int, end: int) -> None:
         """Make the bytes of [start, end) durable."""

@@ -65,15 +65,6 @@ class StoreConfig:
     def index_dir(self) -> Path:
         return self.root / "index"
 
-    @property
-    def config_dir(self) -> Path:
-        return self.root / "config"
-
-    @property
-    def record_bytes_max(self) -> int:
-        """RocketMQ lets a whole record exceed the largest body by 64 KiB; it must fit a file."""
-        return min(self.message_bytes_max + 64 * KIB, self.commit_log_file_bytes - 8)
-
     def delays_ms(self) -> tuple[int, ...]:
         return parse_delay_levels(self.delay_levels)
 

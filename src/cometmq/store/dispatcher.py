@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.hot import scan_records
 from cometmq.protocol.scan import Damage, Run
 
@@ -139,7 +140,11 @@ class Dispatcher:
         """Write what was taken; on a full disk the rest waits for the next call."""
         while self._runs_at < len(self._runs):
             run = self._runs[self._runs_at]
-            self._queues.get_or_make(run.queue).append(run.first_offset, run.entries)
+            try:
+                self._queues.get_or_make(run.queue).append(run.first_offset, run.entries)
+            except IllegalMessage as error:
+                # Only a foreign or damaged log has such a topic; it must not become a path.
+                log.error("messages of a topic that cannot be are not served: %s", error)
             self._runs_at += 1
         while self._index is not None and self._keys_at < len(self._keys):
             self._keys_at = self._index.insert(self._keys, self._keys_at)

@@ -1,5 +1,6 @@
 """The thread that keeps house: queues and index to disk, the checkpoint, old files away."""
 
+import errno
 import logging
 import threading
 import time
@@ -15,6 +16,7 @@ from .config import StoreConfig
 from .consume_queues import ConsumeQueues
 from .disk import Disk
 from .dispatcher import Dispatcher
+from .errors import StoreFailed
 from .key_index import KeyIndex
 from .watermark import Watermark
 
@@ -34,6 +36,7 @@ class Keeper:
         flushed: Watermark,
         last_timestamp: Callable[[], int],
         checkpoint: Checkpoint,
+        on_failure: Callable[[StoreFailed], None],
     ) -> None:
         self._config = config
         self._disk = disk
@@ -45,6 +48,7 @@ class Keeper:
         self._flushed = flushed
         self._last_timestamp = last_timestamp
         self._checkpoint = checkpoint
+        self._on_failure = on_failure
         self._working = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cometmq-keep", daemon=True)
@@ -85,7 +89,8 @@ class Keeper:
                 marks=Marks(
                     log=log_durable,
                     queues=progress.queues_offset,
-                    index=progress.index_offset,
+                    # Without an index nothing is indexed: should there be one later, all of it is.
+                    index=progress.index_offset if self._index is not None else 0,
                     queue_entries=progress.queue_entries,
                     newest_index_items=progress.newest_index_items,
                 ),
@@ -93,6 +98,21 @@ class Keeper:
             if checkpoint != old:
                 write_checkpoint(self.checkpoint_path, checkpoint, self._disk)
                 self._checkpoint = checkpoint
+
+    def save_if_space(self) -> None:
+        """Save; on a full disk it can wait, since the next recovery only has more to do then.
+
+        Any other error is final: what a failed sync left behind cannot be told.
+        """
+        try:
+            self.save()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFailed(
+                    f"ConsumeQueues or index could not be made durable: {error};"
+                    " no more messages are taken"
+                ) from error
+            log.error("no space for the checkpoint: %s", error)
 
     def clean(self, *, by_hand: bool = False) -> int:
         """Delete the CommitLog files that may go, and what points to them; how many."""
@@ -138,7 +158,10 @@ class Keeper:
                 if time.monotonic() >= next_clean:
                     next_clean = time.monotonic() + clean_every_s
                     self.clean()
-                self.save()
+                self.save_if_space()
             except OSError as error:
-                # Queues and index can be made anew from the log: no message is at stake.
-                log.error("housekeeping: %s; trying again", error)
+                log.error("old files could not be deleted: %s; trying again", error)
+            except StoreFailed as failure:
+                log.critical("%s", failure)
+                self._on_failure(failure)
+                return

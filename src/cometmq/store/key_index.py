@@ -113,6 +113,11 @@ class KeyIndex:
             deleted += 1
         return deleted
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Of each file with items, the first and the last record that it points to."""
+        headers = [file.header for file in self._files if file.count]
+        return [(header.begin_offset, header.end_offset) for header in headers]
+
     def last_offset(self) -> int:
         """The record of the last item; 0 when there is none."""
         return next((f.header.end_offset for f in reversed(self._files) if f.count), 0)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from cometmq.clock import Clock, SystemClock
-from cometmq.protocol.errors import MalformedRecord
+from cometmq.protocol.errors import IllegalMessage, MalformedRecord
 from cometmq.protocol.host import Host, pack_host
 from cometmq.protocol.message import Appended, Message, StoredMessage
 from cometmq.protocol.names import check_topic
@@ -52,8 +52,8 @@ class MessageStore:
         on_failure: Callable[[StoreFailed], None] | None = None,
         confirm_appended: bool = True,
     ) -> None:
-        """`host` stands in every record and message id. `on_failure` is called, in the flush
-        thread, when data cannot be made durable. Without `confirm_appended` somebody else (a
+        """`host` stands in every record and message id. `on_failure` is called, in a thread of
+        the store, when data cannot be made durable. Without `confirm_appended` somebody else (a
         replication group) decides by `confirm` what may be dispatched."""
         self.config = config
         self._disk = disk or Disk()
@@ -74,7 +74,7 @@ class MessageStore:
         )
         self._presence = Presence(config.root, self._disk)
         self._flusher = Flusher(
-            config, self.commit_log, self.appended, self.flushed, self._flush_failed
+            config, self.commit_log, self.appended, self.flushed, self._sync_failed
         )
         self._next_offsets: dict[tuple[str, int], int] = {}
         self._last_timestamp = 0
@@ -89,11 +89,7 @@ class MessageStore:
         """Take the directory, recover what is in it, and start."""
         clean = self._presence.enter()
         try:
-            checkpoint = read_checkpoint(self.config.root / "checkpoint")
-            report = Recovery(
-                self.config, self.commit_log, self.queues, self.index, self._dispatcher,
-                checkpoint, clean=clean,
-            ).run()  # fmt: skip
+            report = self._recover(clean=clean)
         except StoreMismatch:
             # Nothing was touched: the next one finds the store as this one did.
             self._presence.leave(clean=clean)
@@ -101,6 +97,18 @@ class MessageStore:
         except BaseException:
             self._presence.leave(clean=False)
             raise
+        self.commit_log.start(report.log_end)
+        self._flusher.start()
+        self._keeper.start()
+        self._opened = True
+        return report
+
+    def _recover(self, *, clean: bool) -> RecoveryReport:
+        checkpoint = read_checkpoint(self.config.root / "checkpoint")
+        report = Recovery(
+            self.config, self.commit_log, self.queues, self.index, self._dispatcher,
+            checkpoint, clean=clean,
+        ).run()  # fmt: skip
         progress = self._dispatcher.progress()
         self._last_timestamp = progress.timestamp
         for mark in (self.appended, self.confirmed):
@@ -111,22 +119,12 @@ class MessageStore:
         self._keeper = Keeper(
             self.config, self._disk, self._clock, self.commit_log, self.queues, self.index,
             self._dispatcher, self.flushed, lambda: self._last_timestamp, checkpoint,
+            self._sync_failed,
         )  # fmt: skip
         self._flusher.flush()
-        self._save_if_space()
-        self.commit_log.start(report.log_end)
+        self._keeper.save_if_space()
         self._dispatcher.trusted_from = report.log_end
-        self._flusher.start()
-        self._keeper.start()
-        self._opened = True
         return report
-
-    def _save_if_space(self) -> None:
-        """A first checkpoint; without one the next recovery only has more to do."""
-        try:
-            self._keeper.save()
-        except OSError as error:
-            log.error("no checkpoint: %s", error)
 
     def close(self) -> None:
         """Dispatch, make everything durable and leave in order.
@@ -209,6 +207,8 @@ class MessageStore:
             raise MessageTooLarge(
                 f"the body has {body_size} bytes, maxMessageSize is {self.config.message_bytes_max}"
             )
+        if message.queue_id < 0:
+            raise IllegalMessage(f"queue {message.queue_id} of {message.topic}: ids begin at 0")
         key = (message.topic, message.queue_id)
         if key not in self._next_offsets:
             queue = self.queues.get(queue_key(check_topic(message.topic), message.queue_id))
@@ -290,7 +290,7 @@ class MessageStore:
             raise self._no_space
         log.warning("trying to take messages again after: %s", refusal)
 
-    def _flush_failed(self, failure: StoreFailed) -> None:
+    def _sync_failed(self, failure: StoreFailed) -> None:
         self._failure = failure
         for mark in (self.replicated, self.confirmed, self.dispatched):
             mark.fail(failure)

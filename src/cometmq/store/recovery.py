@@ -17,6 +17,7 @@ import time
 
 import msgspec
 
+from cometmq.protocol.layout import KEY
 from cometmq.protocol.record import record_store_timestamp
 
 from .checkpoint import Checkpoint
@@ -24,14 +25,20 @@ from .commit_log import CommitLog
 from .config import StoreConfig
 from .consume_queues import ConsumeQueues
 from .dispatcher import DamagedRange, Dispatcher
+from .errors import StoreMismatch
 from .key_index import KeyIndex
-from .log_walk import RECORD_MAGICS, Damaged, walk
+from .log_walk import RECORD_MAGICS, Damaged, Piece, walk
 from .segment import Segment
 
 log = logging.getLogger(__name__)
 CLOCK_SLACK_MS = 3000
 """RocketMQ's own allowance when it goes by the checkpoint's times."""
 PROGRESS_INTERVAL_S = 2.0
+FOREIGN_FORMATS = {
+    "batchconsumequeue": "topics with queues of batches (queue.type=BatchCQ)",
+    "consumequeue_ext": "extended ConsumeQueues (enableConsumeQueueExt)",
+}
+"""Directories of a RocketMQ store whose content would have to be understood."""
 
 
 class RecoveryReport(msgspec.Struct, kw_only=True):
@@ -78,6 +85,7 @@ class Recovery:
     def run(self) -> RecoveryReport:
         began = time.monotonic()
         report = self._report
+        self._require_known_formats()
         self._segments.load(may_be_short=True)
         report.log_start = self._log.start_offset
         if self._index is not None:
@@ -93,6 +101,12 @@ class Recovery:
         report.seconds = time.monotonic() - began
         self._tell()
         return report
+
+    def _require_known_formats(self) -> None:
+        for name, what in FOREIGN_FORMATS.items():
+            if any(path.is_file() for path in (self._config.root / name).rglob("*")):
+                root = self._config.root
+                raise StoreMismatch(f"{root} has {what}, which CometMQ cannot read yet")
 
     # -- the log's end ---------------------------------------------------------------------------
 
@@ -187,10 +201,11 @@ class Recovery:
         marks = self._checkpoint.marks
         if marks is not None:
             durable = min(marks.index, log_end)
-        elif self._clean:
-            durable = min(self._index.last_offset(), log_end)
         else:
-            durable = min(self._index.durable_offset(self._checkpoint.index_timestamp), log_end)
+            known = self._index.last_offset()
+            if not self._clean:
+                known = self._index.durable_offset(self._checkpoint.index_timestamp)
+            durable = min(self._first_unindexed(known), log_end)
         if not self._clean or marks is None or durable < marks.index:
             self._index.cut(durable, self._store_time)
         newest = self._index.newest_items()
@@ -199,6 +214,33 @@ class Recovery:
         self._index.cut(self._log.start_offset, self._store_time)
         self._report.index_rebuilt = True
         return self._log.start_offset
+
+    def _first_unindexed(self, limit: int) -> int:
+        """The first record below `limit` whose keys the index lacks; `limit` if there is none.
+
+        A RocketMQ that was killed goes on with an index that begins, or has a gap, where it took
+        up work again.
+        """
+        assert self._index is not None
+        start = self._log.start_offset
+        covered = start - 1
+        for begin, end in self._index.spans():
+            missing = self._first_keyed(start, min(begin, limit), covered)
+            if missing is not None:
+                log.warning("the index lacks the records from %d on", missing)
+                # The record before may have only some of its keys in a file that was full.
+                return max(covered, start)
+            start = covered = end
+        return limit
+
+    def _first_keyed(self, start: int, end: int, after: int) -> int | None:
+        """The first record of [start, end) behind `after` that has any key."""
+        for part in walk(self._segments, start, end, collect=True):
+            if isinstance(part, Piece):
+                for _, offset, _ in KEY.iter_unpack(part.scan.keys):
+                    if offset > after:
+                        return int(offset)
+        return None
 
     def _store_time(self, offset: int) -> int | None:
         segment = self._segments.find(offset)
