@@ -86,8 +86,10 @@ def _compare(runs: Runs, figure: str, case: str, unit: str) -> Line:
 
 
 def append_dispatch(bench: Bench) -> Iterator[Line]:
-    for seal, suffix in ((True, ""), (False, "_unsealed")):
-        runs = bench.both("append_dispatch", {"count": bench.sizes.messages, "seal": seal})
+    """One read of 32 messages a turn of the loop; a busy turn of eight; records without a seal."""
+    for seal, reads, suffix in ((True, 1, ""), (True, 8, "_busy"), (False, 1, "_unsealed")):
+        task = {"count": bench.sizes.messages, "seal": seal, "reads_per_turn": reads}
+        runs = bench.both("append_dispatch", task)
         for figure in ("append_dispatch", "append", "dispatch"):
             yield _compare(runs, figure, figure + suffix, "cpu_us_per_msg")
 

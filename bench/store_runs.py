@@ -58,12 +58,12 @@ class CpuClock:
 # -- append, dispatch, read -----------------------------------------------------------------------
 
 
-def append_dispatch(root: str, count: int, seal: bool) -> Figures:
+def append_dispatch(root: str, count: int, seal: bool, reads_per_turn: int) -> Figures:
     store = MessageStore(_config(root, seal=seal))
     store.open()
     _write(store, count=BATCH * QUEUES, start=count)
     clock = CpuClock()
-    append, dispatch = _write(store, count, start=0)
+    append, dispatch = _write(store, count, start=0, reads_per_turn=reads_per_turn)
     store.flushed.wait(store.appended.value, SYNC_TIMEOUT_MS)
     background = clock.others_us() / count
     return {
@@ -74,8 +74,11 @@ def append_dispatch(root: str, count: int, seal: bool) -> Figures:
     }
 
 
-def _write(store: MessageStore, count: int, start: int) -> tuple[float, float]:
-    """Append and dispatch batch by batch; the CPU-µs a message of each, in the median batch.
+def _write(
+    store: MessageStore, count: int, start: int, reads_per_turn: int = 1
+) -> tuple[float, float]:
+    """Append batch by batch and dispatch after so many; the CPU-µs a message of each, in the
+    median batch.
 
     Making the messages is left out. The median, because the host takes memory away from this
     machine at will and some batches pay for getting it back.
@@ -83,16 +86,17 @@ def _write(store: MessageStore, count: int, start: int) -> tuple[float, float]:
     append_ns: list[int] = []
     dispatch_ns: list[int] = []
     now = time.thread_time_ns
-    for batch in batches(count, start):
+    for number, batch in enumerate(batches(count, start), 1):
         began = now()
         store.append_all(batch)
         appended = now()
-        store.dispatch()
-        dispatch_ns.append(now() - appended)
         append_ns.append(appended - began)
-    return statistics.median(append_ns) / BATCH / 1000, statistics.median(
-        dispatch_ns
-    ) / BATCH / 1000
+        if number % reads_per_turn == 0:
+            store.dispatch()
+            dispatch_ns.append((now() - appended) // reads_per_turn)
+    store.dispatch()
+    append, dispatch = statistics.median(append_ns), statistics.median(dispatch_ns)
+    return append / BATCH / 1000, dispatch / BATCH / 1000
 
 
 def read(root: str, count: int) -> Figures:
@@ -232,10 +236,9 @@ async def _write_tasks(store: MessageStore, writers: int, deadline: float) -> in
     def write(each: Message) -> None:
         nonlocal count, running
         count += 1
-        appended = store.append(each)
-        turns.appended()
+        store.append(each)
+        settled = asyncio.ensure_future(turns.appended())
         if time.monotonic() < deadline:
-            settled = asyncio.ensure_future(store.settled(appended))
             settled.add_done_callback(lambda _: write(each))
             return
         running -= 1

@@ -1,6 +1,6 @@
 """Fills a small file system with a store, frees it and goes on: run by test_durability.
 
-python full_disk.py MOUNT_POINT
+python -m tests.store.full_disk MOUNT_POINT
 """
 
 import logging
@@ -9,16 +9,19 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from cometmq.store.errors import DiskFull
 from cometmq.store.message_store import MessageStore
-from tests.store.stores import numbered, served_numbers, small_config
+
+from .stores import numbered, served_numbers, small_config
+
+CANNOT_MOUNT = 77
 
 
 def main(mount_point: Path) -> None:
     logging.basicConfig(level=logging.ERROR)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", mount_point], check=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount_point)]
+    if subprocess.run(command, check=False).returncode:
+        sys.exit(CANNOT_MOUNT)
     ballast = mount_point / "ballast"
     ballast.write_bytes(bytes(2 * 1024 * 1024))
     config = small_config(

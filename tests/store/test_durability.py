@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from cometmq.store.message_store import MessageStore
 from cometmq.testing.disk import FailingDisk, PowerCutDisk
 
 from .conftest import OpenStore
+from .full_disk import CANNOT_MOUNT
 from .stores import crash, fill, numbered, served_numbers, small_config
 
 KILLS = int(os.environ.get("COMETMQ_KILLS", "6"))
@@ -224,16 +226,19 @@ def test_untimed_asynchronous_flush_is_woken_by_the_append(open_store: OpenStore
 
 def test_a_full_disk_refuses_sends_serves_reads_and_recovers(tmp_path: Path) -> None:
     """On a small file system in memory, in a process of its own that may mount one."""
-    program = Path(__file__).with_name("full_disk.py")
+    if shutil.which("unshare") is None:
+        pytest.skip("needs the program unshare, for a mount of its own")
+    own_mounts = ["unshare", "--user", "--map-root-user", "--mount"]
     result = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", sys.executable, program, tmp_path],
+        [*own_mounts, sys.executable, "-m", "tests.store.full_disk", tmp_path],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    if result.returncode != 0 and "unshare" in result.stderr:
-        pytest.skip(f"no own mounts here: {result.stderr.strip()}")
+    if result.returncode == CANNOT_MOUNT or result.stderr.startswith("unshare:"):
+        pytest.skip(f"no mount of its own here: {result.stderr.strip()}")
     assert (result.returncode, result.stdout.strip()) == (0, "ok"), result.stderr
 
 

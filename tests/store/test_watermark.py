@@ -98,6 +98,21 @@ def test_a_failure_reaches_all_who_wait_now_or_later() -> None:
     asyncio.run(scenario())
 
 
+def test_a_loop_that_has_ended_leaves_nothing_behind() -> None:
+    mark = Watermark("m")
+
+    async def give_up() -> None:
+        mark.reached(10, 5000)
+
+    async def wait() -> None:
+        mark.advance(5)
+        asyncio.get_running_loop().call_soon(mark.advance, 10)
+        await mark.reached(10, 5000)
+
+    asyncio.run(give_up())
+    asyncio.run(wait())
+
+
 def test_waiters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watermark, "WAITERS_MAX", 2)
 

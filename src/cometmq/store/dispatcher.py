@@ -61,7 +61,7 @@ class Dispatcher:
         self._queues_at = self._index_at = self._timestamp = 0
         self._working = threading.Lock()
         self.trusted_from = 1 << 62
-        """Records from here on were encoded by this process and need no second checksum."""
+        """Records from here on were encoded or verified by this process: no second checksum."""
         self.damaged: list[DamagedRange] = []
 
     def start(self, queues_at: int, index_at: int, timestamp: int) -> None:
@@ -101,11 +101,13 @@ class Dispatcher:
     def _parts(self, start: int, stop: int) -> Iterable[Piece | Damaged]:
         verify = start < self.trusted_from
         segment = self._segments.find(start)
-        if segment is not None and not verify and stop <= segment.end:
+        small = stop - start <= PIECE_BYTES_MAX
+        if segment is not None and small and not verify and stop <= segment.end:
             # The daily case, without the walk's ado: a few records that were just appended.
             base = segment.base
-            end = min(stop, start + PIECE_BYTES_MAX) - base
-            scan = scan_records(segment.view, start - base, end, base, self._delays_ms, True, False)
+            scan = scan_records(
+                segment.view, start - base, stop - base, base, self._delays_ms, True, False
+            )
             if base + scan.position == stop:
                 return (Piece(start, stop, scan),)
         return walk(self._segments, start, stop, self._delays_ms, collect=True, verify=verify)

@@ -92,6 +92,8 @@ class Recovery:
             self._index.load()
         verify_from = self._verify_from()
         report.log_end = self._find_end(verify_from)
+        if not self._dispatcher.damaged:
+            self._dispatcher.trusted_from = verify_from
         self._cut_log(report.log_end)
         queues_from = self._settle_queues(report.log_end)
         index_from = self._settle_index(report.log_end)

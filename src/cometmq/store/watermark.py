@@ -69,9 +69,13 @@ class Watermark:
         """Await this in a task until the watermark has reached `offset`."""
         if self.value >= offset:
             return DONE
-        if self.failure is not None:
-            raise self.failure
-        return self._tasks.join(offset, timeout_ms)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.when_reached(offset, timeout_ms, future)
+        return future
+
+    def when_reached(self, offset: int, timeout_ms: int, future: "asyncio.Future[None]") -> None:
+        """Complete a future of the running loop when the watermark has reached `offset`."""
+        self._tasks.join(offset, timeout_ms, future)
 
     @property
     def awaited(self) -> bool:
@@ -106,13 +110,12 @@ class _WaitingTasks:
         self._timer: asyncio.TimerHandle | None = None
         self._waking = False
 
-    def join(self, offset: int, timeout_ms: int) -> "asyncio.Future[None]":
+    def join(self, offset: int, timeout_ms: int, future: "asyncio.Future[None]") -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._adopt(loop)
         if len(self.waiting) >= WAITERS_MAX:
             raise WaitersFull(f"{WAITERS_MAX} callers wait on {self._watermark.name} already")
-        future: asyncio.Future[None] = loop.create_future()
         deadline = loop.time() + timeout_ms / 1000
         heapq.heappush(self.waiting, (offset, next(self._numbers), deadline, future))
         if self._timer is None or self._timer.when() > deadline:
@@ -120,11 +123,11 @@ class _WaitingTasks:
         # Between the caller's look at the value and the push the watermark may have moved.
         if self._watermark.value >= offset or self._watermark.failure is not None:
             self._release()
-        return future
 
     def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self.waiting:
+        if self.waiting and self._loop is not None and not self._loop.is_closed():
             raise StoreError(f"tasks of two event loops wait on {self._watermark.name}")
+        self.waiting.clear()
         self._loop, self._thread = loop, threading.get_ident()
         self._timer, self._waking = None, False
 
