@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 RESERVE_STEP_BYTES = 64 * 1024
 HOLES_MAX = 1_000_000
 """A larger jump in a queue's offsets is no lost record but a log that makes no sense."""
-
-
 _Predicate = Callable[["Entry"], bool]
 
 
@@ -40,7 +38,6 @@ class Entry(NamedTuple):
 class ConsumeQueue:
     def __init__(self, directory: Path, file_bytes: int, disk: Disk) -> None:
         self._chain = SegmentChain(directory, file_bytes, disk)
-        self._disk = disk
         self._synced = 0
         self.min_offset = 0
         self.max_offset = 0
@@ -59,8 +56,7 @@ class ConsumeQueue:
         first, last = self._chain.first, self._chain.last
         if first is None or last is None:
             return
-        self.min_offset, upper = first.base // ENTRY_BYTES, last.end // ENTRY_BYTES
-        self.max_offset = upper
+        self.min_offset, self.max_offset = first.base // ENTRY_BYTES, last.end // ENTRY_BYTES
         self.cut(physical_end)
         self._synced = self.max_offset
 
