@@ -10,7 +10,10 @@ compiled = Extension(
     "cometmq.protocol._compiled",
     ["src/cometmq/protocol/_compiled.pyx"],
     extra_compile_args=["-O3"],
-    optional=True,
 )
+extensions = cythonize([compiled], build_dir="build/cython")
+for extension in extensions:
+    # Not an argument above: cythonize makes the extensions anew and forgets it.
+    extension.optional = True
 
-setup(ext_modules=cythonize([compiled], build_dir="build/cython"))
+setup(ext_modules=extensions)
