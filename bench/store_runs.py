@@ -18,7 +18,7 @@ from cometmq.store.config import MIB, FlushMode, StoreConfig
 from cometmq.store.disk import Disk
 from cometmq.store.message_store import MessageStore
 from cometmq.store.reading import ReadStatus
-from cometmq.store.turns import LoopTurns
+from cometmq.store.turns import LoopTurns, Settled
 
 from .child import serve
 from .messages import BATCH, QUEUES, TAGS, TOPIC, batches, message
@@ -233,20 +233,25 @@ async def _write_tasks(store: MessageStore, writers: int, deadline: float) -> in
     done = asyncio.get_running_loop().create_future()
     count, running = 0, writers
 
-    def write(each: Message) -> None:
+    def write(each: Message, settled: Settled) -> None:
         nonlocal count, running
-        count += 1
-        store.append(each)
-        settled = asyncio.ensure_future(turns.appended())
         if time.monotonic() < deadline:
-            settled.add_done_callback(lambda _: write(each))
+            count += 1
+            store.append(each)
+            turns.appended(settled)
             return
         running -= 1
         if not running:
             done.set_result(None)
 
+    def start(each: Message) -> None:
+        def settled(_: BaseException | None) -> None:
+            write(each, settled)
+
+        write(each, settled)
+
     for number in range(writers):
-        write(message(number))
+        start(message(number))
     await done
     return count
 

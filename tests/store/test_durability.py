@@ -222,12 +222,14 @@ def test_asynchronous_flush_follows_by_itself(open_store: OpenStore) -> None:
     store = open_store(flush_interval_ms=30)
     placed = store.put(numbered(0))
     store.flushed.wait(placed.end, 5000)
+    assert store.flushed.value == placed.end
 
 
 def test_untimed_asynchronous_flush_is_woken_by_the_append(open_store: OpenStore) -> None:
     store = open_store(flush_interval_ms=60_000, flush_timed=False)
     placed = store.put(numbered(0))
     store.flushed.wait(placed.end, 5000)
+    assert store.flushed.value == placed.end
 
 
 def test_a_full_disk_refuses_sends_serves_reads_and_recovers(tmp_path: Path) -> None:

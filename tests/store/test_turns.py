@@ -21,7 +21,7 @@ def test_all_appends_of_a_turn_share_a_dispatch(open_store: OpenStore) -> None:
 
         async def write(number: int) -> None:
             placed = store.append(numbered(number))
-            await turns.appended()
+            await turns.settled()
             assert store.flushed.value >= placed.end
 
         await asyncio.gather(*(write(number) for number in range(20)))
@@ -41,7 +41,7 @@ def test_a_failed_sync_reaches_all_who_appended_in_the_turn(open_store: OpenStor
 
         async def write(number: int) -> None:
             store.append(numbered(number))
-            await turns.appended()
+            await turns.settled()
 
         disk.failing = True
         return await asyncio.gather(*map(write, range(5)), return_exceptions=True)
@@ -57,7 +57,7 @@ def test_each_turn_has_its_own(open_store: OpenStore) -> None:
         turns = LoopTurns(store, arrivals.append)
         for number in range(3):
             store.append(numbered(number))
-            await turns.appended()
+            await turns.settled()
             await asyncio.sleep(0)
 
     asyncio.run(scenario())

@@ -54,6 +54,7 @@ def test_an_offset_already_passed_needs_no_wait() -> None:
     async def scenario() -> None:
         mark = Watermark("m", 5)
         await mark.reached(5, 0)
+        assert not mark.awaited
 
     asyncio.run(scenario())
 
@@ -81,6 +82,7 @@ def test_a_cancelled_task_leaves_the_others_alone() -> None:
         await asyncio.sleep(0)
         mark.advance(10)
         await kept
+        assert gone.cancelled()
 
     asyncio.run(scenario())
 
@@ -111,6 +113,7 @@ def test_a_loop_that_has_ended_leaves_nothing_behind() -> None:
 
     asyncio.run(give_up())
     asyncio.run(wait())
+    assert not mark.awaited
 
 
 def test_waiters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +150,7 @@ def test_no_wake_up_is_lost_under_load() -> None:
                     await mark.reached(mark.value + 3, 10_000)
 
             await asyncio.gather(*(wait_often() for _ in range(8)))
+            assert not mark.awaited
         finally:
             stop.set()
             thread.join()

@@ -184,15 +184,17 @@ class MessageStore:
             self._refuse_if_must()
         placed: list[Appended] = []
         # Never backwards: searches by time bisect over store times.
-        self._last_timestamp = timestamp = max(self._clock.now_ms(), self._last_timestamp)
-        number = 0
+        timestamp = self._clock.now_ms()
+        timestamp = max(timestamp, self._last_timestamp)
+        self._last_timestamp = timestamp
+        number, count = 0, len(messages)
+        append = self.commit_log.append
         try:
-            while number < len(messages):
-                number = self.commit_log.append(
-                    messages, number, self._next_offsets, timestamp, placed
-                )
-                if number < len(messages):
-                    self._prepare(messages[number])
+            while True:
+                number = append(messages, number, self._next_offsets, timestamp, placed)
+                if number == count:
+                    break
+                self._prepare(messages[number])
         finally:
             end = self.commit_log.end
             self.appended.advance(end)

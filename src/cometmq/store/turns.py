@@ -1,15 +1,17 @@
-"""One dispatch and one wait a turn of an event loop, however many tasks appended in it.
+"""One dispatch and one wait a turn of an event loop, however many callers appended in it.
 
 A dispatch costs the same for one message as for a hundred, a sync that starts in the middle of a
 turn serves only half of those who wait, and a wait a message costs more than its append.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from .config import FlushMode
 from .message_store import MessageStore
-from .watermark import DONE
+
+Settled = Callable[[BaseException | None], None]
+"""Told that what was appended may be acknowledged, or why it may not."""
 
 
 class LoopTurns:
@@ -20,32 +22,54 @@ class LoopTurns:
         self._store = store
         self._on_arrival = on_arrival
         self._waits = store.config.flush is FlushMode.SYNC
-        self._turn: asyncio.Future[None] | None = None
+        self._callers: list[Settled] | None = None
 
-    def appended(self) -> Awaitable[None]:
-        """Something was appended: it is dispatched at the end of this turn, and may be
-        acknowledged when what comes back is done."""
-        if self._turn is None:
-            loop = asyncio.get_running_loop()
-            self._turn = loop.create_future()
-            loop.call_soon(self._end_turn, self._turn)
-        return self._turn if self._waits else DONE
+    def appended(self, settled: Settled) -> None:
+        """Something was appended: it is dispatched at the end of this turn, and `settled` is
+        called when the flush mode lets it be acknowledged."""
+        if self._callers is None:
+            self._callers = []
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self._callers.append(settled)
 
-    def _end_turn(self, turn: "asyncio.Future[None]") -> None:
-        self._turn = None
+    async def settled(self) -> None:
+        """The same for a task."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.appended(lambda error: _complete(future, error))
+        await future
+
+    def _end_turn(self) -> None:
+        callers, self._callers = self._callers or [], None
         try:
             touched = self._store.dispatch()
             if self._waits:
-                self._settle(turn)
+                self._wait(callers)
         except BaseException as error:
             # Nobody must wait for ever because something broke here.
-            if not turn.done():
-                turn.set_exception(error)
+            _tell(callers, error)
             raise
+        if not self._waits:
+            _tell(callers, None)
         if touched and self._on_arrival is not None:
             self._on_arrival(touched)
 
-    def _settle(self, turn: "asyncio.Future[None]") -> None:
+    def _wait(self, callers: list[Settled]) -> None:
         store = self._store
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn.add_done_callback(lambda done: _tell(callers, done.exception()))
         timeout_ms = store.config.sync_flush_timeout_ms
         store.flushed.when_reached(store.appended.value, timeout_ms, turn)
+
+
+def _tell(callers: list[Settled], error: BaseException | None) -> None:
+    for settled in callers:
+        settled(error)
+
+
+def _complete(future: "asyncio.Future[None]", error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
