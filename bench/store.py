@@ -35,7 +35,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     recovery_plain_mib: int = 48
     """For plain Python, which is slow enough to be measured with less."""
     sync_seconds: float = 4.0
-    repeat: int = 3
+    repeat: int = 5
 
 
 QUICK = Sizes(messages=16_000, recovery_mib=48, recovery_plain_mib=4, sync_seconds=0.4, repeat=1)
@@ -159,7 +159,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
     parser.add_argument("--case", nargs="+", choices=CASES, help="only these")
     parser.add_argument("--quick", action="store_true", help="small sizes, under 40 s in all")
-    parser.add_argument("--repeat", type=int, help="runs a figure (3, quick 1)")
+    parser.add_argument("--repeat", type=int, help="runs a figure (5, quick 1)")
     parser.add_argument("--data-dir", type=Path, help="where the stores go for the time being")
     parser.add_argument("--markdown", action="store_true", help="print rows for the docs instead")
     return parser.parse_args()
