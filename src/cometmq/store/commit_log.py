@@ -4,7 +4,6 @@ One writer appends. A record never crosses a file's end: what does not fit leave
 and goes to the next file. `end` is the offset where the next record goes.
 """
 
-import errno
 import struct
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from cometmq.protocol.message import Appended, Message
 
 from .allocator import Allocator
 from .config import StoreConfig
-from .disk import Disk
+from .disk import Disk, is_disk_full
 from .errors import DiskFull, MessageTooLarge, StoreFailed
 from .segment import Segment
 from .segments import SegmentChain
@@ -105,8 +104,7 @@ class CommitLog:
                 self._roll()
         except OSError as error:
             what = f"the CommitLog gets no room for more messages: {error}"
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            raise DiskFull(what) if full else StoreFailed(what) from error
+            raise DiskFull(what) if is_disk_full(error) else StoreFailed(what) from error
 
     def sync(self, start: int, end: int) -> None:
         """Make the bytes of [start, end) durable."""

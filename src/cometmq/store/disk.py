@@ -3,9 +3,15 @@
 Tests put another `Disk` in its place to lose what was not synced or to let a sync fail.
 """
 
+import errno
 import os
 import shutil
 from pathlib import Path
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether an error says that there is no space: the one kind that passes by itself."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Disk:

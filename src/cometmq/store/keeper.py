@@ -1,6 +1,5 @@
 """The thread that keeps house: queues and index to disk, the checkpoint, old files away."""
 
-import errno
 import logging
 import threading
 import time
@@ -14,7 +13,7 @@ from .checkpoint import Checkpoint, Marks, write_checkpoint
 from .commit_log import CommitLog
 from .config import StoreConfig
 from .consume_queues import ConsumeQueues
-from .disk import Disk
+from .disk import Disk, is_disk_full
 from .dispatcher import Dispatcher
 from .errors import StoreFailed
 from .key_index import KeyIndex
@@ -107,7 +106,7 @@ class Keeper:
         try:
             self.save()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not is_disk_full(error):
                 raise StoreFailed(
                     f"ConsumeQueues or index could not be made durable: {error};"
                     " no more messages are taken"

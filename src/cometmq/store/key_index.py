@@ -4,7 +4,6 @@ A file is named by the store time of its first message, as RocketMQ writes times
 yyyyMMddHHmmssSSS), so that the index is a function of the log alone.
 """
 
-import logging
 import re
 import threading
 import time
@@ -17,7 +16,6 @@ from .config import StoreConfig
 from .disk import Disk
 from .index_file import IndexFile
 
-log = logging.getLogger(__name__)
 _NAME = re.compile(r"\d{17}")
 
 

@@ -3,11 +3,11 @@
 It belongs to one thread (a broker's event loop); the threads inside make data durable, prepare
 files and keep house. A message is in the log when `append` returns. `dispatch` makes what was
 appended readable; callers do both once a batch. When it may be acknowledged is a matter of
-watermarks: see `settled`.
+watermarks: see `wait_settled`, and `turns` for an event loop.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +33,7 @@ from .presence import Presence
 from .queue_reader import QueueReader
 from .reading import Boundary, ReadResult
 from .recovery import Recovery, RecoveryReport
-from .watermark import DONE, Watermark
+from .watermark import Watermark
 
 log = logging.getLogger(__name__)
 DEFAULT_HOST = Host("127.0.0.1", 10911)
@@ -184,9 +184,7 @@ class MessageStore:
             self._refuse_if_must()
         placed: list[Appended] = []
         # Never backwards: searches by time bisect over store times.
-        timestamp = self._clock.now_ms()
-        timestamp = max(timestamp, self._last_timestamp)
-        self._last_timestamp = timestamp
+        self._last_timestamp = timestamp = max(self._clock.now_ms(), self._last_timestamp)
         number, count = 0, len(messages)
         append = self.commit_log.append
         try:
@@ -259,12 +257,6 @@ class MessageStore:
         """Block until the flush mode lets a message be acknowledged. Call dispatch() before."""
         if self.config.flush is FlushMode.SYNC:
             self.flushed.wait(appended.end, self.config.sync_flush_timeout_ms)
-
-    def settled(self, appended: Appended) -> Awaitable[None]:
-        """The same to await in a task of an event loop."""
-        if self.config.flush is FlushMode.SYNC:
-            return self.flushed.reached(appended.end, self.config.sync_flush_timeout_ms)
-        return DONE
 
     def _refuse_if_must(self) -> None:
         if not self._opened:
