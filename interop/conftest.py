@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from interop import toolchain
+from interop import systems, toolchain
 from interop.rocketmq import Broker, ConfigValue, NameServer
+from interop.systems import Cluster, System
 
 StartBroker = Callable[..., Broker]
 
@@ -45,3 +46,17 @@ def start_broker(namesrv: NameServer, tmp_path: Path) -> Iterator[StartBroker]:
     yield start
     for broker in started:
         broker.kill()
+
+
+@pytest.fixture(scope="session", params=systems.chosen(), ids=lambda system: system.name)
+def system(request: pytest.FixtureRequest) -> System:
+    """CometMQ, then the real RocketMQ: every test that asks for it runs against both."""
+    chosen: System = request.param
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def cluster(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A running cluster that tests share; they keep apart by their own topics and groups."""
+    with systems.running(system, tmp_path_factory.mktemp(system.name)) as started:
+        yield started

@@ -100,7 +100,7 @@ class _Server:
             raise RocketMQError(f"{self._main_class} is already running as {self.pid}")
         self.home.mkdir(parents=True, exist_ok=True)
         conf = self.home / "server.conf"
-        conf.write_text("".join(f"{key}={_conf(value)}\n" for key, value in config.items()))
+        conf.write_text(conf_text(config))
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 self._command(conf),
@@ -377,6 +377,11 @@ def _is_free(port: int) -> bool:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(errors="replace").split("\n") if path.exists() else []
+
+
+def conf_text(config: Mapping[str, ConfigValue]) -> str:
+    """Settings as a RocketMQ properties file."""
+    return "".join(f"{key}={_conf(value)}\n" for key, value in config.items())
 
 
 def _conf(value: ConfigValue) -> str:
