@@ -8,9 +8,12 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "cometmq"
 MAY_IMPORT = {
     "protocol": {"protocol"},
-    "store": {"store", "protocol", "clock"},
+    "store": {"store", "protocol", "clock", "settings"},
+    "transport": {"transport", "protocol", "clock"},
+    "namesrv": {"namesrv", "transport", "store", "protocol", "clock", "settings"},
+    "broker": {"broker", "transport", "store", "protocol", "clock", "settings"},
     "testing": {"testing", "store", "protocol", "clock"},
-    "cli": {"cli", "store", "protocol"},
+    "cli": {"cli", "namesrv", "broker", "transport", "store", "protocol", "clock", "settings"},
 }
 
 
@@ -25,7 +28,7 @@ def rooms_imported(path: Path) -> set[str]:
         else:
             continue
         rooms |= {name.split(".")[1] for name in names if name.startswith("cometmq.")}
-    return {room for room in rooms if (SOURCE / room).is_dir() or room == "clock"}
+    return {room for room in rooms if (SOURCE / room).is_dir() or room in {"clock", "settings"}}
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)

@@ -1,0 +1,1 @@
+"""A broker: topics, sends, pulls, groups, offsets, locks, delays, and their administration."""

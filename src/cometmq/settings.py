@@ -1,0 +1,170 @@
+"""Settings of a server: where they are declared, and how files give them values.
+
+A role's settings are a frozen dataclass whose fields are made by `setting`, with RocketMQ's own
+key. Files are TOML or RocketMQ's `key=value`; both are flat. A key that nobody knows is an error
+that names the nearest known one.
+"""
+
+import dataclasses
+import difflib
+import enum
+import tomllib
+import types
+import typing
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+Role = TypeVar("Role")
+
+
+class BadSetting(ValueError):
+    """A setting that cannot be taken; the text names it and says what is expected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    key: str
+    meaning: str
+    live: bool
+    """Whether a running server takes a new value over the wire."""
+
+
+def setting(key: str, default: Any, meaning: str, *, live: bool = False) -> Any:
+    """A field of a settings class, under RocketMQ's key."""
+    metadata = {"setting": Setting(key, meaning, live)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def declared(role: type[Any]) -> dict[str, tuple[str, Setting]]:
+    """Key → (field name, setting) of a settings class."""
+    found = {}
+    for field in dataclasses.fields(role):
+        if "setting" in field.metadata:
+            known: Setting = field.metadata["setting"]
+            found[known.key] = (field.name, known)
+    return found
+
+
+def build(role: type[Role], values: Mapping[str, Any], **fixed: Any) -> Role:
+    """A settings object out of keys and values, leaving keys of others alone."""
+    arguments: dict[str, Any] = {}
+    types_by_name = typing.get_type_hints(role)
+    for key, (name, _) in declared(role).items():
+        if key in values:
+            arguments[name] = parse(key, values[key], types_by_name[name])
+    try:
+        return role(**{**arguments, **fixed})
+    except ValueError as error:
+        raise BadSetting(str(error)) from None
+
+
+def changed(current: Role, values: Mapping[str, Any]) -> Role:
+    """The same settings with some changed; only live ones may be."""
+    known = declared(type(current))
+    types_by_name = typing.get_type_hints(type(current))
+    arguments = {}
+    for key, value in values.items():
+        name, found = known[key]
+        if not found.live:
+            raise BadSetting(f"{key} cannot be changed while the server runs")
+        arguments[name] = parse(key, value, types_by_name[name])
+    try:
+        return dataclasses.replace(current, **arguments)  # type: ignore[type-var]
+    except ValueError as error:
+        raise BadSetting(str(error)) from None
+
+
+def as_text(current: Any) -> dict[str, str]:
+    """Every setting under its key, as a file would have it."""
+    return {
+        key: _text(getattr(current, name)) for key, (name, _) in declared(type(current)).items()
+    }
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The keys and values of a settings file: TOML by its name, else `key=value` lines."""
+    try:
+        content = path.read_text()
+    except OSError as error:
+        raise BadSetting(f"cannot read {path}: {error.strerror}") from None
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(content)
+        except tomllib.TOMLDecodeError as error:
+            raise BadSetting(f"{path} is not TOML: {error}") from None
+    return dict(parse_properties(content))
+
+
+def parse_properties(content: str) -> dict[str, str]:
+    """Java's properties, as far as RocketMQ's files use them: `key=value`, `#` and `!` comments."""
+    values = {}
+    for line in content.splitlines():
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#!":
+            key, found, value = stripped.partition("=")
+            if not found:
+                key, _, value = stripped.partition(":")
+            values[key.strip()] = value.strip()
+    return values
+
+
+def refuse_unknown(
+    values: Mapping[str, Any], known: Collection[str], ignored: Collection[str] = ()
+) -> list[str]:
+    """BadSetting for a key that nobody knows; the keys that have no effect here."""
+    without_effect = []
+    for key in values:
+        if key in known:
+            continue
+        if key not in ignored:
+            near = difflib.get_close_matches(key, [*known, *ignored], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise BadSetting(f"unknown setting {key!r}{hint}")
+        without_effect.append(key)
+    return without_effect
+
+
+def parse(key: str, value: Any, kind: Any) -> Any:
+    """A value as its field wants it."""
+    if isinstance(kind, types.UnionType):
+        if value in ("", None):
+            return None
+        kind = next(option for option in typing.get_args(kind) if option is not type(None))
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _parse_enum(key, value, kind)
+    if kind is bool:
+        return _parse_bool(key, value)
+    if kind is int:
+        return _parse_int(key, value)
+    return kind(str(value))
+
+
+def _parse_enum(key: str, value: Any, kind: type[enum.Enum]) -> enum.Enum:
+    try:
+        return kind(value if isinstance(value, str) else str(value))
+    except ValueError:
+        choices = ", ".join(str(choice.value) for choice in kind)
+        raise BadSetting(f"{key}={value}: one of {choices} is expected") from None
+
+
+def _parse_bool(key: str, value: Any) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise BadSetting(f"{key}={value}: true or false is expected")
+    return text == "true"
+
+
+def _parse_int(key: str, value: Any) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise BadSetting(f"{key}={value}: a whole number is expected") from None
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value.value if isinstance(value, enum.Enum) else value)

@@ -1,0 +1,320 @@
+"""One connection: frames in, answers out, requests of our own.
+
+All frames of one read are handled together and their answers leave in one write. A peer that does
+not read its answers is not listened to until it does: what is unsent, what is unhandled and how
+many requests wait are all bounded by `Limits`.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.command import (
+    Command,
+    FrameParser,
+    MalformedFields,
+    MalformedFrame,
+    Request,
+    Response,
+    encode_request,
+    encode_response,
+)
+from cometmq.protocol.host import Host
+
+from .errors import ConnectionClosed, RequestTimeout, TransportError
+from .limits import Limits
+from .tls import HANDSHAKE_RECORD, TlsSession
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[["Connection", Command], Response | Awaitable[Response | None] | None]
+"""Answers a request: at once, when an awaitable is through, or (None) by `Connection.answer`."""
+Handlers = Mapping[int, Handler]
+REMARK_CHARS_MAX: Final = 512
+_OPAQUE_MAX: Final = 2**31 - 1
+
+
+class Refusal(Exception):
+    """A request that a handler does not fulfil: the answer's code and what to tell the peer."""
+
+    def __init__(self, code: int, remark: str, fields: Mapping[str, str] | None = None) -> None:
+        super().__init__(remark)
+        self.response = Response(code, remark, fields or {})
+
+
+class Connection(asyncio.Protocol):
+    def __init__(
+        self,
+        handlers: Handlers,
+        limits: Limits,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_required: bool = False,
+        on_open: Callable[["Connection"], None] | None = None,
+        on_close: Callable[["Connection"], None] | None = None,
+    ) -> None:
+        self.peer = Host("", 0)
+        self.local = Host("", 0)
+        self.last_active = 0.0
+        self.state: dict[str, Any] = {}
+        """What handlers remember about this peer."""
+        self._handlers = handlers
+        self._limits = limits
+        self._tls_context = tls
+        self._tls_required = tls_required
+        self._tls: TlsSession | None = None
+        self._on_open = on_open
+        self._on_close = on_close
+        self._parser = FrameParser(limits.frame_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._begun = False
+        self._output: list[bytes] = []
+        self._output_bytes = 0
+        self._flush_planned = False
+        self._paused = False
+        self._unhandled: deque[Command] = deque()
+        self._pending: dict[int, asyncio.Future[Command]] = {}
+        self._opaque = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer}>"
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is still owed or under way."""
+        return bool(self._tasks or self._unhandled or self._output or self._unsent())
+
+    # -- the event loop's side -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = _host(transport.get_extra_info("peername"))
+        self.local = _host(transport.get_extra_info("sockname"))
+        self.last_active = self._loop.time()
+        transport.set_write_buffer_limits(self._limits.output_bytes_high)
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            if not self._begun:
+                self._begin(data)
+            if self._tls is not None:
+                data = self._tls.decrypt(data)
+                self._write_encrypted()
+            commands = self._parser.feed(data)
+        except MalformedFrame as error:
+            log.warning("%s closed: %s", self.peer, error)
+            self.close()
+            return
+        except ssl.SSLError as error:
+            log.warning("%s closed: TLS failed: %s", self.peer, error.reason or error)
+            self.close()
+            return
+        if commands:
+            self.last_active = self._loop.time()
+            self._unhandled.extend(commands)
+            self._work()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._work()
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's call
+        self._transport = None
+        self._unhandled.clear()
+        self._output.clear()
+        closed = ConnectionClosed(f"the connection to {self.peer} was closed")
+        for waiting in self._pending.values():
+            if not waiting.done():
+                waiting.set_exception(closed)
+        self._pending.clear()
+        if self._on_close is not None:
+            self._on_close(self)
+
+    def _begin(self, data: bytes) -> None:
+        """The first byte tells plain from encrypted."""
+        self._begun = True
+        encrypted = data[0] == HANDSHAKE_RECORD
+        if encrypted and self._tls_context is None:
+            raise MalformedFrame("a TLS handshake, but no certificate is configured here")
+        if not encrypted and self._tls_required:
+            raise MalformedFrame("a connection without TLS, which is required here")
+        if encrypted and self._tls_context is not None:
+            self._tls = TlsSession(self._tls_context, server_side=True)
+
+    def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Speak TLS from the first byte, as a client."""
+        self._begun = True
+        self._tls = TlsSession(context, server_side=False, host=host)
+        self._tls.start()
+        self._write_encrypted()
+
+    # -- requests of the peer --------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Handle what came, until it is done or the peer should read its answers first."""
+        unhandled = self._unhandled
+        while unhandled and not self._paused and self._transport is not None:
+            command = unhandled.popleft()
+            if command.is_response:
+                self._take_response(command)
+            else:
+                self._handle(command)
+            if self._output_bytes > self._limits.output_bytes_high:
+                self._flush()
+        if self._output:
+            self._flush()
+
+    def _handle(self, command: Command) -> None:
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            self.answer(command, Response(code, f" request type {command.code} not supported"))
+            return
+        try:
+            answer = handler(self, command)
+        except Exception as error:  # noqa: BLE001 - the peer gets an answer whatever broke
+            self.answer(command, _failure(command, error))
+            return
+        if isinstance(answer, Response):
+            self.answer(command, answer)
+        elif answer is not None:
+            task = self._loop.create_task(self._answer_later(command, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer_later(self, command: Command, answer: Awaitable[Response | None]) -> None:
+        try:
+            response = await answer
+        except Exception as error:  # noqa: BLE001 - the peer gets an answer whatever broke
+            response = _failure(command, error)
+        if response is not None:
+            self.answer(command, response)
+
+    def answer(self, command: Command, response: Response) -> None:
+        """Send the answer to a request; nothing for one-way requests and closed connections."""
+        if not command.is_oneway:
+            self._send(encode_response(response, command.opaque, command.kind))
+
+    # -- requests of ours ------------------------------------------------------------------------
+
+    async def request(self, request: Request, timeout_s: float) -> Command:
+        """Send a request and wait for its answer."""
+        self._require_open()
+        if len(self._pending) >= self._limits.pending_max:
+            raise TransportError(f"{len(self._pending)} requests to {self.peer} wait for answers")
+        opaque = self._next_opaque()
+        waiting: asyncio.Future[Command] = self._loop.create_future()
+        self._pending[opaque] = waiting
+        self._send(encode_request(request, opaque))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiting
+        except TimeoutError:
+            raise RequestTimeout(
+                f"no answer from {self.peer} to request {request.code} within {timeout_s:g} s"
+            ) from None
+        finally:
+            self._pending.pop(opaque, None)
+
+    def tell(self, request: Request) -> None:
+        """Send a one-way request; without a connection it goes nowhere."""
+        self._send(encode_request(request, self._next_opaque(), oneway=True))
+
+    def _take_response(self, command: Command) -> None:
+        waiting = self._pending.get(command.opaque)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(command)
+
+    def _next_opaque(self) -> int:
+        self._opaque = self._opaque % _OPAQUE_MAX + 1
+        return self._opaque
+
+    def _require_open(self) -> None:
+        if not self.is_open:
+            raise ConnectionClosed(f"the connection to {self.peer} is closed")
+
+    # -- output ----------------------------------------------------------------------------------
+
+    def _send(self, frame: list[bytes]) -> None:
+        if self._transport is None:
+            return
+        self._output += frame
+        self._output_bytes += sum(map(len, frame))
+        if not self._flush_planned:
+            self._flush_planned = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        pieces, self._output, self._output_bytes = self._output, [], 0
+        transport = self._transport
+        if transport is None or transport.is_closing() or not pieces:
+            return
+        # One copy out of the mapped log: what the socket does not take at once must not
+        # hold on to a file that may be deleted.
+        data = b"".join(pieces)
+        if self._tls is not None:
+            self._tls.encrypt(data)
+            self._write_encrypted()
+        else:
+            transport.write(data)
+        self.last_active = self._loop.time() if not self._paused else self.last_active
+        if self._unsent() > self._limits.output_bytes_max:
+            log.warning("%s cut off: it leaves %d bytes unread", self.peer, self._unsent())
+            transport.abort()
+
+    def _write_encrypted(self) -> None:
+        if self._tls is not None and self._transport is not None:
+            data = self._tls.outgoing()
+            if data:
+                self._transport.write(data)
+
+    def _unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    # -- end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Send what is due, then close."""
+        if self._output:
+            self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _host(name: Any) -> Host:
+    return Host(name[0], name[1]) if isinstance(name, tuple) else Host(str(name or ""), 0)
+
+
+def _failure(command: Command, error: Exception) -> Response:
+    if isinstance(error, Refusal):
+        return error.response
+    if isinstance(error, MalformedFields):
+        return Response(ResponseCode.SYSTEM_ERROR, str(error)[:REMARK_CHARS_MAX])
+    log.error("request %d failed", command.code, exc_info=error)
+    remark = f"{type(error).__name__}: {error}"
+    return Response(ResponseCode.SYSTEM_ERROR, remark[:REMARK_CHARS_MAX])

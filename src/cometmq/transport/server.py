@@ -1,0 +1,93 @@
+"""A listening server: its connections, the idle ones among them, and an end in order."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+
+from cometmq.protocol.host import Host
+
+from .connection import Connection, Handlers
+from .limits import Limits
+
+log = logging.getLogger(__name__)
+BACKLOG = 1024
+_STOP_POLL_S = 0.01
+
+
+class Server:
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        tls_required: bool = False,
+        on_close: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.connections: set[Connection] = set()
+        self._handlers = handlers
+        self._limits = limits or Limits()
+        self._tls = tls
+        self._tls_required = tls_required
+        self._on_close = on_close
+        self._listeners: list[asyncio.Server] = []
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int) -> Host:
+        """Take connections at an address; port 0 takes a free one. The address it got."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+        self._listeners.append(listener)
+        if self._sweeping is None:
+            self._sweep()
+        name = listener.sockets[0].getsockname()
+        return Host(name[0], name[1])
+
+    async def stop(self, grace_s: float = 3.0) -> None:
+        """Take nobody new, let answers under way go out, and close."""
+        for listener in self._listeners:
+            listener.close()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        while any(c.is_busy for c in self.connections) and loop.time() < deadline:
+            await asyncio.sleep(_STOP_POLL_S)
+        for connection in list(self.connections):
+            connection.close()
+        while self.connections and loop.time() < deadline:
+            await asyncio.sleep(_STOP_POLL_S)
+        for connection in list(self.connections):
+            connection.abort()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._handlers,
+            self._limits,
+            tls=self._tls,
+            tls_required=self._tls_required,
+            on_open=self._opened,
+            on_close=self._closed,
+        )
+
+    def _opened(self, connection: Connection) -> None:
+        if len(self.connections) >= self._limits.connections_max:
+            log.warning("%s refused: %d connections", connection.peer, len(self.connections))
+            connection.abort()
+        self.connections.add(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if self._on_close is not None:
+            self._on_close(connection)
+
+    def _sweep(self) -> None:
+        """Close who has been silent, or has not finished a frame, for too long."""
+        loop = asyncio.get_running_loop()
+        since = loop.time() - self._limits.idle_s
+        for connection in list(self.connections):
+            if connection.last_active < since:
+                log.info("%s closed: idle for %g s", connection.peer, self._limits.idle_s)
+                connection.abort()
+        self._sweeping = loop.call_later(self._limits.idle_s / 12, self._sweep)
