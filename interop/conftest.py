@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from interop import systems, toolchain
+from interop.go_client import GoClient
+from interop.line_client import QUEUES
+from interop.node_client import NodeClient
 from interop.rocketmq import Broker, ConfigValue, NameServer
 from interop.systems import Cluster, System
 
 StartBroker = Callable[..., Broker]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: not part of the short set, COMETMQ_INTEROP_SET=short")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("COMETMQ_INTEROP_SET", "full") == "short":
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="in the full set only"))
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +76,32 @@ def cluster(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A running cluster that tests share; they keep apart by their own topics and groups."""
     with systems.running(system, tmp_path_factory.mktemp(system.name)) as started:
         yield started
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> str:
+    """A name for the topic and the group of this test alone: the test's own."""
+    name: str = request.node.name
+    return re.sub("[^A-Za-z0-9]+", "_", name.removeprefix("test_")).strip("_")
+
+
+@pytest.fixture(scope="session")
+def go(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoClient]:
+    """The Go client at the shared cluster: one process for all tests."""
+    with GoClient(cluster.namesrv.address, tmp_path_factory.mktemp("go")) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeClient]:
+    """The Node.js client at the shared cluster: one process for all tests."""
+    with NodeClient(cluster.namesrv.address, tmp_path_factory.mktemp("node")) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(go: GoClient, cluster: Cluster, unique_name: str) -> str:
+    """A topic of this test alone, for clients that cannot have one made by sending to it."""
+    go.create_topic(unique_name, cluster.broker.address, read_queues=QUEUES, write_queues=QUEUES)
+    assert len(go.write_queues(unique_name)) == QUEUES
+    return unique_name

@@ -1,8 +1,9 @@
-"""Java tools and RocketMQ's jars, prepared once.
+"""The tools of the other languages, RocketMQ's jars and the clients' drivers, prepared once.
 
 `classpath()` copies the jars named in `java/pom.xml` and compiles the peer into `.cache/`, keyed
-by content: a changed source compiles again, a changed pom resolves again. A file lock lets parallel
-test workers share the work. `python -m interop.toolchain` prepares everything ahead of a run.
+by content: a changed source compiles again, a changed pom resolves again. `go_driver()` and
+`node_modules()` do the same for `go/` and `node/`. A file lock lets parallel test workers share the
+work. `python -m interop.toolchain` prepares everything ahead of a run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ from pathlib import Path
 JAVA_DIR = Path(__file__).parent / "java"
 POM = JAVA_DIR / "pom.xml"
 RESOURCES = JAVA_DIR / "src" / "main" / "resources"
+JAVA_CLIENT_DIR = Path(__file__).parent / "java-client"
+JAVA_CLIENT_POM = JAVA_CLIENT_DIR / "pom.xml"
+# The newest of both lines: programs on 4.9 are still many.
+JAVA_CLIENT_VERSIONS = ("4.9.8", "5.5.0")
+GO_DIR = Path(__file__).parent / "go"
+NODE_DIR = Path(__file__).parent / "node"
 CACHE_DIR = Path(__file__).parent / ".cache"
 
 APT_PACKAGES = ("default-jdk-headless", "maven")
@@ -74,6 +81,71 @@ def classpath() -> str:
     return os.pathsep.join([str(classes), str(RESOURCES), f"{jars}/*"])
 
 
+@functools.cache
+def java_client_classpath(version: str) -> str:
+    """Return the class path of the scenario client with the Java client of this version."""
+    # One form of a message for all: the peer's own source, compiled against this version too.
+    shared = JAVA_DIR / "src" / "main" / "java" / "cometmq" / "interop" / "MessageJson.java"
+    sources = [*sorted(JAVA_CLIENT_DIR.rglob("*.java")), shared]
+    found = tools()
+    with _lock():
+        resolve = functools.partial(_copy_jars, found, pom=JAVA_CLIENT_POM, version=version)
+        jars = _built(f"java-client-{version}", [JAVA_CLIENT_POM], resolve)
+        compile_to = functools.partial(_compile, found, sources, jars)
+        classes = _built(f"java-client-{version}-classes", [JAVA_CLIENT_POM, *sources], compile_to)
+    return os.pathsep.join([str(classes), str(RESOURCES), f"{jars}/*"])
+
+
+@functools.cache
+def go_driver() -> Path:
+    """Return the program that drives the Go client; build it if it is missing."""
+    go = _program("go", "golang-go")
+    inputs = [GO_DIR / "go.mod", GO_DIR / "go.sum", *sorted(GO_DIR.glob("*.go"))]
+    with _lock():
+        return _built("go", inputs, functools.partial(_build_go, go)) / "driver"
+
+
+@functools.cache
+def node() -> str:
+    """Return the path of Node.js."""
+    return _program("node", "nodejs")
+
+
+@functools.cache
+def node_modules() -> Path:
+    """Return the directory with the Node.js client and what it needs; fetch it if missing."""
+    npm = _program("npm", "npm")
+    inputs = [NODE_DIR / "package.json", NODE_DIR / "package-lock.json"]
+    with _lock():
+        target = _built("node", inputs, functools.partial(_install_modules, npm, inputs))
+    return target / "node_modules"
+
+
+def _program(name: str, package: str) -> str:
+    """Find a program, installing its package where this process may do so."""
+    if not _which(name) and _may_install():
+        with _lock():
+            if not _which(name):
+                _apt_install(package)
+    if not _which(name):
+        raise ToolchainError(
+            f"{name} not found on PATH. On Debian or Ubuntu: apt-get install {package}"
+        )
+    return _which(name)
+
+
+def _build_go(go: str, target: Path) -> None:
+    command = [go, "build", "-trimpath", "-o", str(target / "driver"), "."]
+    _run(command, RESOLVE_TIMEOUT_S, cwd=GO_DIR)
+
+
+def _install_modules(npm: str, manifests: list[Path], target: Path) -> None:
+    for manifest in manifests:
+        shutil.copy(manifest, target)
+    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    _run(command, RESOLVE_TIMEOUT_S, cwd=target)
+
+
 def _which(name: str) -> str:
     return shutil.which(name) or ""
 
@@ -89,15 +161,21 @@ def _may_install() -> bool:
 def _install() -> None:
     if not _missing():
         return  # Another worker did it while we waited for the lock.
+    _apt_install(*APT_PACKAGES)
+
+
+def _apt_install(*packages: str) -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     _run(["apt-get", "update"], APT_TIMEOUT_S, env)
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *APT_PACKAGES]
+    install = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     _run(install, APT_TIMEOUT_S, env)
 
 
-def _copy_jars(found: Tools, target: Path) -> None:
+def _copy_jars(found: Tools, target: Path, pom: Path = POM, version: str = "") -> None:
     options = [f"-DoutputDirectory={target}", "-DincludeScope=runtime"]
-    goal = [found.mvn, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    if version:
+        options.append(f"-Drocketmq.version={version}")
+    goal = [found.mvn, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     _run([*goal, *options], RESOLVE_TIMEOUT_S)
 
 
@@ -134,11 +212,16 @@ def _lock() -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], timeout_s: float, env: dict[str, str] | None = None) -> None:
+def _run(
+    command: list[str],
+    timeout_s: float,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+) -> None:
     print("interop:", " ".join(command[:6]), "...", file=sys.stderr, flush=True)
     try:
         # Progress belongs on stderr; stdout may be read by a program.
-        subprocess.run(command, check=True, stdout=sys.stderr, timeout=timeout_s, env=env)
+        subprocess.run(command, check=True, stdout=sys.stderr, timeout=timeout_s, env=env, cwd=cwd)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise ToolchainError(f"{Path(command[0]).name} failed: {error}") from error
 
@@ -150,6 +233,11 @@ def main() -> int:
         for name in ("java", "javac", "mvn"):
             print(f"{name}: {getattr(found, name)}")
         print(f"classpath: {classpath()}")
+        for version in JAVA_CLIENT_VERSIONS:
+            print(f"java client {version}: {java_client_classpath(version)}")
+        print(f"go driver: {go_driver()}")
+        print(f"node: {node()}")
+        print(f"node modules: {node_modules()}")
     except ToolchainError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

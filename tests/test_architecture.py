@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "cometmq"
 MAY_IMPORT = {
     "protocol": {"protocol"},
     "store": {"store", "protocol", "clock", "settings"},
-    "transport": {"transport", "protocol", "clock"},
+    "transport": {"transport", "protocol", "clock", "settings"},
     "namesrv": {"namesrv", "transport", "store", "protocol", "clock", "settings"},
     "broker": {"broker", "transport", "store", "protocol", "clock", "settings"},
     "testing": {"testing", "store", "protocol", "clock"},

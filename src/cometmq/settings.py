@@ -8,6 +8,7 @@ that names the nearest known one.
 import dataclasses
 import difflib
 import enum
+import re
 import tomllib
 import types
 import typing
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Role = TypeVar("Role")
+_TOML_NAMES: dict[type, str] = {dict: "table", list: "list"}
+_SEPARATOR = re.compile(r"\s*[=:]\s*|\s+")
 
 
 class BadSetting(ValueError):
@@ -53,10 +56,22 @@ def build(role: type[Role], values: Mapping[str, Any], **fixed: Any) -> Role:
     for key, (name, _) in declared(role).items():
         if key in values:
             arguments[name] = parse(key, values[key], types_by_name[name])
+    arguments |= fixed
+    for key in _without_default(role):
+        if declared(role)[key][0] not in arguments:
+            raise BadSetting(f"{key} is missing")
     try:
-        return role(**{**arguments, **fixed})
+        return role(**arguments)
     except ValueError as error:
         raise BadSetting(str(error)) from None
+
+
+def _without_default(role: type[Any]) -> list[str]:
+    return [
+        field.metadata["setting"].key
+        for field in dataclasses.fields(role)
+        if "setting" in field.metadata and field.default is dataclasses.MISSING
+    ]
 
 
 def changed(current: Role, values: Mapping[str, Any]) -> Role:
@@ -65,6 +80,8 @@ def changed(current: Role, values: Mapping[str, Any]) -> Role:
     types_by_name = typing.get_type_hints(type(current))
     arguments = {}
     for key, value in values.items():
+        if key not in known:
+            raise BadSetting(f"unknown setting {key!r}")
         name, found = known[key]
         if not found.live:
             raise BadSetting(f"{key} cannot be changed while the server runs")
@@ -85,9 +102,11 @@ def as_text(current: Any) -> dict[str, str]:
 def read_file(path: Path) -> dict[str, Any]:
     """The keys and values of a settings file: TOML by its name, else `key=value` lines."""
     try:
-        content = path.read_text()
+        content = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadSetting(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadSetting(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
     if path.suffix == ".toml":
         try:
             return tomllib.loads(content)
@@ -102,10 +121,8 @@ def parse_properties(content: str) -> dict[str, str]:
     for line in content.splitlines():
         stripped = line.strip()
         if stripped and stripped[0] not in "#!":
-            key, found, value = stripped.partition("=")
-            if not found:
-                key, _, value = stripped.partition(":")
-            values[key.strip()] = value.strip()
+            key, *rest = _SEPARATOR.split(stripped, maxsplit=1)
+            values[key] = rest[0] if rest else ""
     return values
 
 
@@ -137,7 +154,12 @@ def parse(key: str, value: Any, kind: Any) -> Any:
         return _parse_bool(key, value)
     if kind is int:
         return _parse_int(key, value)
-    return kind(str(value))
+    if isinstance(value, (dict, list)):
+        raise BadSetting(f"{key}: one value is expected, not a {_TOML_NAMES[type(value)]}")
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise BadSetting(f"{key}={value}: cannot be read as {kind.__name__}") from None
 
 
 def _parse_enum(key: str, value: Any, kind: type[enum.Enum]) -> enum.Enum:

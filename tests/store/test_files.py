@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cometmq.protocol.fastjson import parse_json
 from cometmq.store.checkpoint import FILE_BYTES, Checkpoint, Marks
 from cometmq.store.config import StoreConfig, parse_delay_levels
-from cometmq.store.config_file import ConfigFile, parse_json
+from cometmq.store.config_file import ConfigFile
 from cometmq.store.disk import Disk
 from cometmq.store.errors import StoreLocked
 from cometmq.store.message_store import MessageStore

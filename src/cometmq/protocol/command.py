@@ -35,6 +35,11 @@ Body = bytes | Sequence[bytes | memoryview]
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
+_HEADER_BYTES_MAX = 2**24 - 1
+_LANGUAGES = {int(language): language for language in Language}
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""All that msgspec raises for bytes that are not the JSON it looks for."""
+
 
 class HeaderKind(enum.IntEnum):
     JSON = 0
@@ -43,6 +48,9 @@ class HeaderKind(enum.IntEnum):
 
 class MalformedFrame(ProtocolError):
     """What came is not this protocol; the connection is of no further use."""
+
+    before: "Sequence[Command]" = ()
+    """What came complete ahead of it in the same bytes, and is still to be answered."""
 
 
 class MalformedFields(ProtocolError):
@@ -53,7 +61,7 @@ class _JsonHead(msgspec.Struct, gc=False):
     code: Int32
     opaque: Int32 = 0
     flag: Int32 = 0
-    language: str = "OTHER"
+    language: str | None = None
     version: Int32 = 0
     remark: str | None = None
     extFields: msgspec.Raw = msgspec.Raw(b"{}")  # noqa: N815 - its name on the wire
@@ -92,7 +100,7 @@ class Command(msgspec.Struct, gc=False):
             except msgspec.ValidationError:
                 # A number where text belongs: everything to text first, then as from others.
                 return msgspec.convert(self.text_fields(), kind, strict=False)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise MalformedFields(f"request {self.code}: {error}") from None
 
     def text_fields(self) -> dict[str, str]:
@@ -102,11 +110,11 @@ class Command(msgspec.Struct, gc=False):
             return encoded
         try:
             found = msgspec.json.decode(encoded)
-        except msgspec.DecodeError as error:
+            if not isinstance(found, dict):
+                return {}
+            return {key: _as_text(value) for key, value in found.items() if value is not None}
+        except _UNREADABLE as error:
             raise MalformedFields(f"request {self.code}: {error}") from None
-        if not isinstance(found, dict):
-            return {}
-        return {key: _as_text(value) for key, value in found.items() if value is not None}
 
 
 class Request(msgspec.Struct, gc=False):
@@ -164,6 +172,17 @@ class FrameParser:
             data = bytes(self._rest)
             self._rest = bytearray()
         commands: list[Command] = []
+        try:
+            end = self._read_frames(data, commands)
+        except MalformedFrame as error:
+            error.before = commands
+            raise
+        if end < len(data):
+            self._keep(data[end:])
+        return commands
+
+    def _read_frames(self, data: bytes, commands: list[Command]) -> int:
+        """Append the commands that are complete; where the rest begins."""
         at, end = 0, len(data)
         while end - at >= 8:
             size, word = _PREFIX.unpack_from(data, at)
@@ -180,9 +199,7 @@ class FrameParser:
             header, body = data[header_at:header_end], data[header_end:frame_end]
             commands.append(_decode(word >> 24, header, body))
             at = frame_end
-        if at < end:
-            self._keep(data[at:])
-        return commands
+        return at
 
     def _keep(self, rest: bytes) -> None:
         self._rest = bytearray(rest)
@@ -205,11 +222,9 @@ _head_decoder = msgspec.json.Decoder(_JsonHead, strict=False)
 def _decode_json(header: bytes, body: bytes) -> Command:
     try:
         head = _head_decoder.decode(header)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise MalformedFrame(f"a JSON header that cannot be read: {error}") from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise MalformedFrame(f"a JSON header that cannot be read: {error}") from None
-    language = Language.of(head.language)
+    language = Language.of(head.language or "")
     return Command(
         head.code, head.opaque, head.flag, language, head.version, head.remark,
         head.extFields, body, HeaderKind.JSON,
@@ -223,9 +238,9 @@ def _decode_binary(header: bytes, body: bytes) -> Command:
         remark, at = _take(header, at, remark_size)
         (fields_size,) = _INT.unpack_from(header, at)
         fields = _binary_fields(header, at + 4, at + 4 + fields_size)
-    except (struct.error, UnicodeDecodeError, ValueError) as error:
+    except (struct.error, ValueError) as error:  # of the latter kind is UnicodeDecodeError
         raise MalformedFrame(f"a binary header that cannot be read: {error}") from None
-    speaker = Language(language) if language in Language else Language.OTHER
+    speaker = _LANGUAGES.get(language, Language.OTHER)
     return Command(
         code, opaque, flag, speaker, version, remark or None, fields, body, HeaderKind.BINARY
     )
@@ -301,6 +316,8 @@ def _low_16_bits(code: int) -> int:
 
 def _frame(kind: HeaderKind, header: bytes, body: Body) -> list[bytes]:
     pieces = [body] if isinstance(body, bytes) else list(body)
+    if len(header) > _HEADER_BYTES_MAX:
+        raise ProtocolError(f"a header of {len(header)} bytes; {_HEADER_BYTES_MAX} are possible")
     size = 4 + len(header) + sum(map(len, pieces))
     prefix = _PREFIX.pack(size, kind << 24 | len(header))
     return [prefix + header, *pieces]

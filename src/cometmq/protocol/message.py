@@ -10,6 +10,7 @@ import msgspec
 
 from . import properties as props
 from .host import Host, pack_host
+from .java import tag_key
 
 NO_HOST: Final = pack_host("127.0.0.1", 0)
 
@@ -69,8 +70,9 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
         return decoded
 
     def has_key(self, key: str) -> bool:
-        """Whether a search for `key` means this message: its unique id or one of its keys."""
+        """Whether a search for `key` means this message: its unique id, its tag or one of its
+        keys."""
         decoded = props.decode_properties(self.properties)
-        if decoded.get(props.UNIQUE_KEY) == key:
+        if decoded.get(props.UNIQUE_KEY) == key or tag_key(decoded.get(props.TAGS, "")) == key:
             return True
         return key in decoded.get(props.KEYS, "").split(props.KEY_SEPARATOR)

@@ -33,6 +33,9 @@ class CommitLog:
         self._base = self._position = self._limit = 0
         self._unreserved: Segment | None = None
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+
     def start(self, end: int) -> None:
         """Begin to append at `end`, which recovery has found."""
         self._allocator.start()

@@ -4,6 +4,8 @@ import dataclasses
 import enum
 from pathlib import Path
 
+from cometmq.settings import setting
+
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -17,33 +19,71 @@ class FlushMode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoreConfig:
-    """The comment behind each field is its key in a RocketMQ broker.conf."""
+    root: Path = setting("storePathRootDir", dataclasses.MISSING, "directory of the store")
+    commit_log_file_bytes: int = setting("mappedFileSizeCommitLog", GIB, "size of a CommitLog file")
+    consume_queue_file_bytes: int = setting(
+        "mappedFileSizeConsumeQueue", 300_000 * 20, "size of a ConsumeQueue file: entries times 20"
+    )
+    index_enabled: bool = setting("messageIndexEnable", True, "keep an index by key")
+    index_slots: int = setting("maxHashSlotNum", 5_000_000, "hash slots of an index file")
+    index_items: int = setting("maxIndexNum", 20_000_000, "items of an index file")
+    message_bytes_max: int = setting("maxMessageSize", 4 * MIB, "largest body", live=True)
+    seal_records: bool = setting(
+        "enabledAppendPropCRC", True, "give every record a checksum of the whole of it"
+    )
+    delay_levels: str = setting(
+        "messageDelayLevel", DEFAULT_DELAY_LEVELS, "what each delay level means"
+    )
 
-    root: Path  # storePathRootDir
-    commit_log_file_bytes: int = GIB  # mappedFileSizeCommitLog
-    consume_queue_file_bytes: int = 300_000 * 20  # mappedFileSizeConsumeQueue
-    index_enabled: bool = True  # messageIndexEnable
-    index_slots: int = 5_000_000  # maxHashSlotNum
-    index_items: int = 20_000_000  # maxIndexNum
-    message_bytes_max: int = 4 * MIB  # maxMessageSize
-    seal_records: bool = True  # enabledAppendPropCRC
-    delay_levels: str = DEFAULT_DELAY_LEVELS  # messageDelayLevel
+    flush: FlushMode = setting(
+        "flushDiskType",
+        FlushMode.ASYNC,
+        "SYNC_FLUSH acknowledges after the disk has it, ASYNC_FLUSH before",
+    )
+    flush_interval_ms: int = setting(
+        "flushIntervalCommitLog", 500, "time between two syncs of the log"
+    )
+    flush_timed: bool = setting(
+        "flushCommitLogTimed",
+        True,
+        "sync at that interval rather than whenever something was written",
+    )
+    sync_flush_timeout_ms: int = setting(
+        "syncFlushTimeout", 5000, "how long a send waits for the disk"
+    )
+    queue_flush_interval_ms: int = setting(
+        "flushIntervalConsumeQueue", 1000, "time between two syncs of queues and index"
+    )
 
-    flush: FlushMode = FlushMode.ASYNC  # flushDiskType
-    flush_interval_ms: int = 500  # flushIntervalCommitLog
-    flush_timed: bool = True  # flushCommitLogTimed
-    sync_flush_timeout_ms: int = 5000  # syncFlushTimeout
-    queue_flush_interval_ms: int = 1000  # flushIntervalConsumeQueue
+    warm_up: bool = setting(
+        "warmMapedFileEnable", False, "touch every page of a new CommitLog file ahead of its use"
+    )
 
-    warm_up: bool = False  # warmMapedFileEnable
-
-    delete_when: str = "04"  # deleteWhen: hours of the day, `;` between them
-    reserved_hours: int = 72  # fileReservedTime
-    clean_interval_ms: int = 10_000  # cleanResourceInterval
-    delete_batch_max: int = 10  # deleteFileBatchMax
-    disk_expire_percent: int = 75  # diskMaxUsedSpaceRatio
-    disk_force_percent: int = 85  # diskSpaceCleanForciblyRatio
-    disk_full_percent: int = 90  # diskSpaceWarningLevelRatio
+    delete_when: str = setting(
+        "deleteWhen",
+        "04",
+        "hours of the day at which expired files go, `;` between them",
+        live=True,
+    )
+    reserved_hours: int = setting(
+        "fileReservedTime", 72, "how many hours a CommitLog file is kept", live=True
+    )
+    clean_interval_ms: int = setting(
+        "cleanResourceInterval", 10_000, "time between two looks for files to delete"
+    )
+    delete_batch_max: int = setting("deleteFileBatchMax", 10, "files deleted at once")
+    disk_expire_percent: int = setting(
+        "diskMaxUsedSpaceRatio", 75, "disk use from which expired files go at any hour", live=True
+    )
+    disk_force_percent: int = setting(
+        "diskSpaceCleanForciblyRatio",
+        85,
+        "disk use from which files go before they expire",
+        live=True,
+    )
+    disk_full_percent: int = setting(
+        "diskSpaceWarningLevelRatio", 90, "disk use from which messages are refused", live=True
+    )
 
     def __post_init__(self) -> None:
         if self.commit_log_file_bytes < 4 * KIB:

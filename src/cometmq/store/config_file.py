@@ -4,16 +4,16 @@ Reads what RocketMQ writes: fastjson leaves integer keys of maps unquoted.
 """
 
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from cometmq.protocol.fastjson import parse_json
+
 from .disk import Disk
 
 log = logging.getLogger(__name__)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(\s*:)')
 
 
 class ConfigFile:
@@ -49,17 +49,3 @@ class ConfigFile:
         if self.path.exists():
             self._disk.write_whole(self.backup, self.path.read_bytes())
         self._disk.write_whole(self.path, encoded)
-
-
-def parse_json(content: bytes) -> Any:
-    try:
-        return msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        return msgspec.json.decode(_TOKEN.sub(_quote_key, content))
-
-
-def _quote_key(match: re.Match[bytes]) -> bytes:
-    """Quote an integer key; strings pass through whole, so nothing inside them is touched."""
-    if match[2] is None:
-        return match[0]
-    return match[1] + b'"' + match[2] + b'"' + match[3]

@@ -57,6 +57,9 @@ class Keeper:
     def checkpoint_path(self) -> Path:
         return self._config.root / "checkpoint"
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        self._config = config
+
     def start(self) -> None:
         self._thread.start()
 

@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from cometmq.clock import Clock, SystemClock
-from cometmq.protocol.errors import IllegalMessage, MalformedRecord
+from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.host import Host, pack_host
+from cometmq.protocol.hot import check_record
 from cometmq.protocol.message import Appended, Message, StoredMessage
 from cometmq.protocol.names import check_topic
 from cometmq.protocol.record import decode_record
@@ -307,20 +308,23 @@ class MessageStore:
         key = queue_key(topic, queue_id)
         return self._reader.read(key, offset, count_max, bytes_max, tag_hashes)
 
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """The message whose record begins at an offset; None when none does."""
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The whole record that begins at an offset; None when none does."""
         view = self._reader.record_at(physical_offset, self.appended.value)
         if view is None:
             return None
-        try:
-            return decode_record(view, 0, physical_offset)
-        except MalformedRecord:
-            return None
+        size = check_record(view, 0, len(view), physical_offset)
+        return view[:size] if size > 0 else None
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The same, decoded."""
+        record = self.record_at(physical_offset)
+        return None if record is None else decode_record(record, 0, physical_offset)
 
     def query(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62, count_max: int = 32
     ) -> list[StoredMessage]:
-        """Messages with a key (or unique id), newest first."""
+        """Messages with a key (or unique id, or `T#tag`), newest first."""
         if self.index is None:
             return []
         found = []
@@ -337,6 +341,11 @@ class MessageStore:
                 if len(found) == count_max:
                     break
         return found
+
+    @property
+    def last_timestamp(self) -> int:
+        """Store time of the last message; 0 when there is none."""
+        return self._last_timestamp
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self.queues.get(queue_key(topic, queue_id))
@@ -357,6 +366,12 @@ class MessageStore:
         """LOWER: the first message stored at that time or later. UPPER: the last one stored at
         that time or earlier."""
         return self._reader.offset_by_time(queue_key(topic, queue_id), timestamp_ms, boundary)
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Take new values of settings that may change while the store is open."""
+        self.config = config
+        self.commit_log.reconfigure(config)
+        self._keeper.reconfigure(config)
 
     # -- keep house ------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.command import (
@@ -97,7 +97,8 @@ class Connection(asyncio.Protocol):
     # -- the event loop's side -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports do what asyncio.Transport does without being one.
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         self.peer = _host(transport.get_extra_info("peername"))
         self.local = _host(transport.get_extra_info("sockname"))
@@ -116,12 +117,17 @@ class Connection(asyncio.Protocol):
             commands = self._parser.feed(data)
         except MalformedFrame as error:
             log.warning("%s closed: %s", self.peer, error)
+            self._take(error.before)
             self.close()
             return
         except ssl.SSLError as error:
             log.warning("%s closed: TLS failed: %s", self.peer, error.reason or error)
+            self._write_encrypted()  # The alert that tells the peer why.
             self.close()
             return
+        self._take(commands)
+
+    def _take(self, commands: Sequence[Command]) -> None:
         if commands:
             self.last_active = self._loop.time()
             self._unhandled.extend(commands)
@@ -129,14 +135,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._choose_whether_to_read()
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-            self._work()
+        self.last_active = self._loop.time()
+        self._work()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's call
         self._transport = None
@@ -173,7 +177,8 @@ class Connection(asyncio.Protocol):
     def _work(self) -> None:
         """Handle what came, until it is done or the peer should read its answers first."""
         unhandled = self._unhandled
-        while unhandled and not self._paused and self._transport is not None:
+        self._flush_planned = True
+        while unhandled and not self._is_full:
             command = unhandled.popleft()
             if command.is_response:
                 self._take_response(command)
@@ -181,8 +186,24 @@ class Connection(asyncio.Protocol):
                 self._handle(command)
             if self._output_bytes > self._limits.output_bytes_high:
                 self._flush()
-        if self._output:
-            self._flush()
+        self._flush()
+        self._choose_whether_to_read()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the peer has enough under way for now."""
+        return (
+            self._paused or len(self._tasks) >= self._limits.working_max or self._transport is None
+        )
+
+    def _choose_whether_to_read(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_full and transport.is_reading():
+            transport.pause_reading()
+        elif not self._is_full and not transport.is_reading():
+            transport.resume_reading()
 
     def _handle(self, command: Command) -> None:
         handler = self._handlers.get(command.code)
@@ -200,7 +221,7 @@ class Connection(asyncio.Protocol):
         elif answer is not None:
             task = self._loop.create_task(self._answer_later(command, answer))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._worked)
 
     async def _answer_later(self, command: Command, answer: Awaitable[Response | None]) -> None:
         try:
@@ -210,10 +231,21 @@ class Connection(asyncio.Protocol):
         if response is not None:
             self.answer(command, response)
 
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        was_full = self._is_full
+        self._tasks.discard(task)
+        if was_full and not self._is_full:
+            self._work()
+
     def answer(self, command: Command, response: Response) -> None:
         """Send the answer to a request; nothing for one-way requests and closed connections."""
-        if not command.is_oneway:
-            self._send(encode_response(response, command.opaque, command.kind))
+        if command.is_oneway:
+            return
+        try:
+            frame = encode_response(response, command.opaque, command.kind)
+        except Exception as error:  # noqa: BLE001 - the peer gets an answer whatever broke
+            frame = encode_response(_failure(command, error), command.opaque, command.kind)
+        self._send(frame)
 
     # -- requests of ours ------------------------------------------------------------------------
 
@@ -290,7 +322,10 @@ class Connection(asyncio.Protocol):
                 self._transport.write(data)
 
     def _unsent(self) -> int:
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        if self._transport is None:
+            return 0
+        held_back = self._tls.held_back_bytes if self._tls is not None else 0
+        return self._transport.get_write_buffer_size() + held_back
 
     # -- end -------------------------------------------------------------------------------------
 
@@ -299,6 +334,9 @@ class Connection(asyncio.Protocol):
         if self._output:
             self._flush()
         if self._transport is not None:
+            if self._tls is not None and not self._transport.is_closing():
+                self._tls.finish()
+                self._write_encrypted()
             self._transport.close()
 
     def abort(self) -> None:
@@ -316,5 +354,6 @@ def _failure(command: Command, error: Exception) -> Response:
     if isinstance(error, MalformedFields):
         return Response(ResponseCode.SYSTEM_ERROR, str(error)[:REMARK_CHARS_MAX])
     log.error("request %d failed", command.code, exc_info=error)
-    remark = f"{type(error).__name__}: {error}"
-    return Response(ResponseCode.SYSTEM_ERROR, remark[:REMARK_CHARS_MAX])
+    remark = f"{type(error).__name__}: {error}"[:REMARK_CHARS_MAX]
+    # A file's name in an error's text may hold what UTF-8 cannot say.
+    return Response(ResponseCode.SYSTEM_ERROR, remark.encode(errors="replace").decode())

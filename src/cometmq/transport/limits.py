@@ -16,6 +16,8 @@ class Limits:
     """With so much unsent, no further request of that peer is taken until it reads."""
     output_bytes_max: int = 64 * MIB
     """With so much unsent, a peer that does not read is cut off."""
+    working_max: int = 10_000
+    """Requests of one peer whose handlers may be at work; with so many, no further one is taken."""
     pending_max: int = 10_000
     """Requests of ours that may wait for their answers on one connection."""
     connections_max: int = 20_000

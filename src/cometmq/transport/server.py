@@ -36,13 +36,26 @@ class Server:
 
     async def listen(self, host: str, port: int) -> Host:
         """Take connections at an address; port 0 takes a free one. The address it got."""
+        address = await self.bind(host, port)
+        await self.serve()
+        return address
+
+    async def bind(self, host: str, port: int) -> Host:
+        """Take an address, but no connections yet."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+        listener = await loop.create_server(
+            self._connection, host, port, backlog=BACKLOG, start_serving=False
+        )
         self._listeners.append(listener)
-        if self._sweeping is None:
-            self._sweep()
         name = listener.sockets[0].getsockname()
         return Host(name[0], name[1])
+
+    async def serve(self) -> None:
+        """Take connections at all addresses."""
+        for listener in self._listeners:
+            await listener.start_serving()
+        if self._sweeping is None:
+            self._sweep()
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Take nobody new, let answers under way go out, and close."""

@@ -6,12 +6,22 @@ what the socket brought goes in, plain bytes come out, and the other way round.
 """
 
 import contextlib
+import enum
 import ssl
 from pathlib import Path
+
+from cometmq.settings import BadSetting
 
 HANDSHAKE_RECORD = 0x16
 """The first byte of every TLS connection; a frame whose length begins so would be over 350 MiB."""
 _READ_BYTES = 64 * 1024
+
+
+class TlsMode(enum.Enum):
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    """Plain and encrypted clients on one port."""
+    ENFORCING = "enforcing"
 
 
 class TlsSession:
@@ -22,6 +32,8 @@ class TlsSession:
         )
         self._ready = False
         self._early: list[bytes] = []
+        self.held_back_bytes = 0
+        """Plain bytes that wait for the end of the handshake."""
 
     def decrypt(self, data: bytes) -> bytes:
         """Plain bytes out of those that came. Raises ssl.SSLError when they are no TLS."""
@@ -38,14 +50,20 @@ class TlsSession:
     def encrypt(self, data: bytes) -> None:
         """Take plain bytes; they are in `outgoing` as soon as the handshake is through."""
         if self._ready:
-            self._tls.write(data)
+            self._write(data)
         else:
             self._early.append(data)
+            self.held_back_bytes += len(data)
 
     def start(self) -> None:
         """Begin as a client does, without waiting for the other side."""
         with contextlib.suppress(ssl.SSLWantReadError):
             self._shake_hands()
+
+    def finish(self) -> None:
+        """Say that nothing follows; whether the other side says so too is not waited for."""
+        with contextlib.suppress(ssl.SSLError):
+            self._tls.unwrap()
 
     def outgoing(self) -> bytes:
         """What must go over the socket now."""
@@ -57,8 +75,14 @@ class TlsSession:
         self._tls.do_handshake()
         self._ready = True
         for data in self._early:
-            self._tls.write(data)
+            self._write(data)
         self._early.clear()
+        self.held_back_bytes = 0
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
 
 
 def server_context(certificate: Path, key: Path, password: str | None = None) -> ssl.SSLContext:
@@ -66,6 +90,20 @@ def server_context(certificate: Path, key: Path, password: str | None = None) ->
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key, password)
     return context
+
+
+def listening_context(
+    mode: TlsMode, certificate: Path | None, key: Path | None, password: str | None
+) -> ssl.SSLContext | None:
+    """What a server with these settings speaks TLS with; None if it does not."""
+    if mode is TlsMode.DISABLED or certificate is None or key is None:
+        return None
+    try:
+        return server_context(certificate, key, password)
+    except OSError as error:  # ssl.SSLError is one.
+        raise BadSetting(
+            f"tls.server.certPath, tls.server.keyPath: cannot use {certificate}, {key}: {error}"
+        ) from None
 
 
 def client_context(authority: Path | None = None) -> ssl.SSLContext:

@@ -24,6 +24,8 @@ import org.apache.rocketmq.tools.command.SubCommand;
  * <p>A request that fails is answered with {"failed": stack trace}. The end of stdin ends the JVM.
  */
 public final class Admin {
+    private static final long LEAVE_LIMIT_MS = 10_000;
+
     private final JsonLines out;
     private final AdminClients clients = new AdminClients();
 
@@ -54,8 +56,8 @@ public final class Admin {
                 case "consume":
                     return clients.consume(request);
                 case "leave":
-                    clients.leave(request.getString("group"));
-                    return Map.of();
+                    return new AdminRun(() -> clients.leave(request.getString("group")))
+                        .finish(LEAVE_LIMIT_MS, null);
                 default:
                     throw new IllegalArgumentException("unknown request " + request);
             }

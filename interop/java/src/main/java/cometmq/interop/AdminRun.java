@@ -8,9 +8,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.regex.Pattern;
+import org.apache.rocketmq.common.ServiceThread;
 
 /**
- * One command in its own thread with what it prints.
+ * One command, or what else takes its time, in a thread of its own with what it prints.
  *
  * <p>Some commands go on for ever: with {@code until} a command is interrupted once its output has
  * that pattern; one that is still there at its limit is reported with the place where it stands.
@@ -49,6 +50,7 @@ final class AdminRun {
         boolean seen = false;
         while (thread.isAlive() && !seen && elapsedMs() < limitMs) {
             thread.join(POLL_MS);
+            wakeClientThatShutsDown();
             seen = wanted != null && wanted.matcher(printed()).find();
         }
         Map<String, Object> answer = new LinkedHashMap<>();
@@ -57,6 +59,22 @@ final class AdminRun {
         answer.put("elapsedMs", elapsedMs());
         interrupt();
         return answer;
+    }
+
+    /**
+     * A client's shutdown waits up to three seconds for its own event thread, which sleeps; woken, it
+     * sees that it is to end. Those of other clients only go to sleep again.
+     */
+    private void wakeClientThatShutsDown() {
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().equals(ServiceThread.class.getName())
+                && frame.getMethodName().equals("shutdown")) {
+                Thread.getAllStackTraces().keySet().stream()
+                    .filter(each -> each.getName().equals("NettyEventExecutor"))
+                    .forEach(Thread::interrupt);
+                return;
+            }
+        }
     }
 
     private void interrupt() throws InterruptedException {

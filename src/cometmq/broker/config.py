@@ -1,0 +1,142 @@
+"""Every setting of a broker, under RocketMQ's own key. The store's are in `store.config`."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cometmq.protocol.names import check_topic
+from cometmq.settings import BadSetting, build, declared, refuse_unknown, setting
+from cometmq.store.config import StoreConfig
+from cometmq.transport.tls import TlsMode
+
+from .rocketmq_keys import ROCKETMQ_KEYS
+
+KIB = 1024
+DEFAULT_PORT = 10911
+FAST_PORT_DISTANCE = 2
+"""RocketMQ's clients may use a second port (`vipChannelEnabled`), so far below the first."""
+
+
+class BrokerRole(enum.Enum):
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    cluster: str = setting("brokerClusterName", "DefaultCluster", "name of the cluster")
+    name: str = setting("brokerName", "broker-a", "name of this broker in its cluster")
+    broker_id: int = setting("brokerId", 0, "0 is the master of its name")
+    role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER, "whom it waits for")
+    bind_address: str = setting("bindAddress", "127.0.0.1", "address to listen at")
+    port: int = setting("listenPort", DEFAULT_PORT, "port to listen at")
+    ha_port: int = setting("haListenPort", 0, "port for replication, told to NameServers")
+    advertised_ip: str = setting("brokerIP1", "", "address told to clients, if not bindAddress")
+    name_servers: str = setting("namesrvAddr", "", "NameServers: host:port, `;` between them")
+    register_interval_ms: int = setting(
+        "registerNameServerPeriod", 30_000, "time between two registrations", live=True
+    )
+    register_timeout_ms: int = setting(
+        "registerBrokerTimeoutMills", 24_000, "how long a registration may take", live=True
+    )
+
+    permission: int = setting("brokerPermission", 6, "4 lets read, 2 lets write", live=True)
+    auto_create_topics: bool = setting(
+        "autoCreateTopicEnable", True, "create a topic at the first message for it", live=True
+    )
+    default_topic_queues: int = setting(
+        "defaultTopicQueueNums", 8, "queues at most of a topic that is created so", live=True
+    )
+    auto_create_groups: bool = setting(
+        "autoCreateSubscriptionGroup", True, "create a consumer group when it shows up", live=True
+    )
+    cluster_topic: bool = setting("clusterTopicEnable", True, "messages to the cluster's own topic")
+    broker_topic: bool = setting("brokerTopicEnable", True, "messages to the broker's own topic")
+    trace_topic: bool = setting("traceTopicEnable", False, "have a topic for message traces")
+    trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "its name")
+    trace_on: bool = setting("traceOn", True, "let clients trace", live=True)
+    region: str = setting("regionId", "DefaultRegion", "region told to clients")
+    topics_max: int = setting("maxTopicNum", 100_000, "topics this broker keeps", live=True)
+
+    sends_waiting_max: int = setting(
+        "sendThreadPoolQueueCapacity", 10_000, "sends that may wait for the disk", live=True
+    )
+    long_polling: bool = setting(
+        "longPollingEnable", True, "hold pulls that find nothing", live=True
+    )
+    short_polling_ms: int = setting(
+        "shortPollingTimeMills", 1000, "how long a pull is held without long polling", live=True
+    )
+    pulls_held_max: int = setting(
+        "pullThreadPoolQueueCapacity", 100_000, "pulls held at a time", live=True
+    )
+    pull_bytes: int = setting(
+        "maxTransferBytesOnMessageInMemory", 256 * KIB, "bytes a pull may get", live=True
+    )
+    pull_count: int = setting(
+        "maxTransferCountOnMessageInMemory", 32, "messages a pull may get", live=True
+    )
+    pull_bytes_old: int = setting(
+        "maxTransferBytesOnMessageInDisk", 64 * KIB, "the same for old messages", live=True
+    )
+    pull_count_old: int = setting(
+        "maxTransferCountOnMessageInDisk", 8, "the same for old messages", live=True
+    )
+    memory_percent: int = setting(
+        "accessMessageInMemoryMaxRatio", 40, "share of memory within which a message is not old",
+        live=True,
+    )  # fmt: skip
+    slave_reads: bool = setting(
+        "slaveReadEnable", False, "send readers of old messages to a slave", live=True
+    )
+    offset_save_interval_ms: int = setting(
+        "flushConsumerOffsetInterval", 5000, "time between two saves of consumer offsets"
+    )
+    delay_save_interval_ms: int = setting(
+        "flushDelayOffsetInterval", 10_000, "time between two saves of the delays' progress"
+    )
+    property_filter: bool = setting("enablePropertyFilter", False, "allow SQL92 filters")
+
+    idle_s: int = setting(
+        "serverChannelMaxIdleTimeSeconds", 120, "silence after which a connection is closed"
+    )
+    client_expiry_ms: int = setting(
+        "channelExpiredTimeout", 120_000, "silence after which a client is forgotten", live=True
+    )
+    tls_mode: TlsMode = setting("tls.server.mode", TlsMode.PERMISSIVE, "whether TLS is spoken")
+    tls_certificate: Path | None = setting("tls.server.certPath", None, "certificate chain, PEM")
+    tls_key: Path | None = setting("tls.server.keyPath", None, "its private key, PEM")
+    tls_key_password: str | None = setting("tls.server.keyPassword", None, "password of that key")
+
+    def __post_init__(self) -> None:
+        for key, name in (("brokerName", self.name), ("brokerClusterName", self.cluster)):
+            try:
+                check_topic(name)  # Both are topics, too.
+            except ValueError as error:
+                raise BadSetting(f"{key}: {error}") from None
+        if self.role is not BrokerRole.ASYNC_MASTER or self.broker_id != 0:
+            raise BadSetting(
+                f"brokerRole={self.role.value}, brokerId={self.broker_id}: this version has no "
+                "replication; ASYNC_MASTER with brokerId 0 is what it can be"
+            )
+        if self.tls_mode is TlsMode.ENFORCING and not (self.tls_certificate and self.tls_key):
+            raise BadSetting("tls.server.mode=enforcing needs tls.server.certPath and .keyPath")
+        if not 0 <= self.permission <= 7:
+            raise BadSetting(f"brokerPermission={self.permission}: 0 to 7 is expected")
+
+    def name_server_addresses(self) -> list[str]:
+        return [address.strip() for address in self.name_servers.split(";") if address.strip()]
+
+
+def load(values: Mapping[str, Any]) -> tuple[BrokerConfig, StoreConfig, list[str]]:
+    """Settings of a broker and its store out of keys, and the keys that have no effect here."""
+    known = {**declared(BrokerConfig), **declared(StoreConfig)}
+    without_effect = refuse_unknown(values, known, ROCKETMQ_KEYS)
+    if str(values.get("enableDLegerCommitLog", "false")).lower() == "true":
+        raise BadSetting("enableDLegerCommitLog=true: this version has no Raft groups")
+    if "storePathRootDir" not in values:
+        raise BadSetting("storePathRootDir is missing: the directory where messages are kept")
+    return build(BrokerConfig, values), build(StoreConfig, values), without_effect

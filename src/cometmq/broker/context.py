@@ -1,0 +1,40 @@
+"""What the handlers of one broker share."""
+
+import dataclasses
+import time
+
+from cometmq.clock import Clock
+from cometmq.protocol.host import Host
+from cometmq.settings import as_text
+from cometmq.store.message_store import MessageStore
+from cometmq.store.turns import LoopTurns
+
+from .clients import Clients
+from .config import BrokerConfig
+from .groups import Groups
+from .locks import QueueLocks
+from .offsets import ConsumerOffsets
+from .stats import Stats
+from .topics import Topics
+from .waiting_pulls import WaitingPulls
+
+
+@dataclasses.dataclass
+class Context:
+    config: BrokerConfig
+    store: MessageStore
+    turns: LoopTurns
+    clock: Clock
+    topics: Topics
+    groups: Groups
+    offsets: ConsumerOffsets
+    clients: Clients
+    locks: QueueLocks
+    waiting_pulls: WaitingPulls
+    stats: Stats
+    address: Host
+    """Where clients reach this broker."""
+    started_ms: int = dataclasses.field(default_factory=lambda: int(time.time() * 1000))
+
+    def settings(self) -> dict[str, str]:
+        return {**as_text(self.store.config), **as_text(self.config)}

@@ -1,0 +1,76 @@
+"""What makes a message a delayed one, and back. Pure.
+
+A delayed message waits in a topic of its own, one queue a level, with its real topic and queue in
+its properties; when its time has come it is written again, to where it belongs.
+"""
+
+import msgspec
+
+from cometmq.protocol.message import Message, StoredMessage
+from cometmq.protocol.properties import (
+    RECORD_CRC,
+    decode_properties,
+    encode_properties,
+    without_property,
+)
+
+from .topics import SCHEDULE_TOPIC
+
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE = "REAL_QID"
+_MARK = b"DELAY\x01"
+_TIMER_MARKS = (b"TIMER_DELAY_MS\x01", b"TIMER_DELIVER_MS\x01", b"TIMER_DELAY_SEC\x01")
+
+
+def delayed(message: Message, levels: int) -> Message:
+    """The message itself, or the form in which it waits if it carries a delay level."""
+    if _MARK not in message.properties or message.topic == SCHEDULE_TOPIC:
+        return message
+    properties = decode_properties(message.properties)
+    properties.pop(RECORD_CRC, None)
+    level = _level(properties.get(DELAY, ""))
+    if level <= 0:
+        return message
+    level = min(level, levels)
+    properties[DELAY] = str(level)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QUEUE] = str(message.queue_id)
+    return msgspec.structs.replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=encode_properties(properties),
+    )
+
+
+def due(stored: StoredMessage, born_host: bytes) -> Message | None:
+    """The message as it goes to its real topic; None when it does not know where that is."""
+    properties = decode_properties(stored.properties)
+    topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE, "")
+    if not topic or not queue.isdigit():
+        return None
+    kept = stored.properties
+    for name in (DELAY, RECORD_CRC):
+        kept = without_property(kept, name.encode())
+    return Message(
+        topic=topic,
+        queue_id=int(queue),
+        body=stored.body,
+        properties=kept,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp=stored.born_timestamp,
+        born_host=born_host,
+        reconsume_times=stored.reconsume_times,
+        prepared_transaction_offset=stored.prepared_transaction_offset,
+    )
+
+
+def wants_timer(properties: bytes) -> bool:
+    """Whether a message asks for a time of its own instead of a level."""
+    return b"TIMER_DEL" in properties and any(mark in properties for mark in _TIMER_MARKS)
+
+
+def _level(text: str) -> int:
+    return int(text) if text.lstrip("-").isdigit() else 0

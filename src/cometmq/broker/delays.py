@@ -1,0 +1,134 @@
+"""Delayed messages on their way back: one reader a level, in order, never early.
+
+How far each level has come is saved every few seconds; a message is counted as delivered when it
+is in the log of its real topic.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from cometmq.clock import Clock
+from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.data_version import DataVersion
+from cometmq.protocol.host import pack_host
+from cometmq.protocol.message import StoredMessage
+from cometmq.protocol.record import iter_records
+from cometmq.protocol.scan import split_queue_key
+from cometmq.store.config_file import ConfigFile
+from cometmq.store.message_store import MessageStore
+from cometmq.store.reading import ReadResult
+from cometmq.transport.connection import Refusal
+
+from .delayed import due
+from .inbox import Inbox
+from .persistent import Persistent
+from .topics import SCHEDULE_TOPIC
+
+log = logging.getLogger(__name__)
+LOOK_INTERVAL_S = 1.0
+"""The longest sleep: clocks are set now and then."""
+RETRY_S = 1.0
+BATCH = 64
+
+
+class DelayProgress(msgspec.Struct, rename="camel"):
+    """`delayOffset.json`: the next offset of each level."""
+
+    offset_table: dict[int, int] = {}
+    data_version: DataVersion | None = None
+
+
+class Delays(Persistent):
+    def __init__(
+        self, store: MessageStore, inbox: Inbox, clock: Clock, file: ConfigFile | None
+    ) -> None:
+        super().__init__(file)
+        self._store = store
+        self._inbox = inbox
+        self._clock = clock
+        self._delays_ms = store.config.delays_ms()
+        saved: DelayProgress = self.load_as(DelayProgress) or DelayProgress()
+        self._next = dict(saved.offset_table)
+        self._version = saved.data_version or DataVersion(0, clock.now_ms(), 0)
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._stopped = False
+
+    def content(self) -> DelayProgress:
+        self._version = self._version.next(self._clock.now_ms())
+        return DelayProgress(self._next, self._version)
+
+    def start(self) -> None:
+        for level in range(1, len(self._delays_ms) + 1):
+            self._deliver(level)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def arrived(self, queues: Iterable[bytes]) -> None:
+        """These queues got messages; those of the delayed ones may need a look."""
+        for queue in queues:
+            topic, queue_id = split_queue_key(queue)
+            if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
+                self._deliver(queue_id + 1)
+
+    def next_offset(self, level: int) -> int:
+        queue_id = level - 1
+        low = self._store.min_offset(SCHEDULE_TOPIC, queue_id)
+        return max(self._next.get(level, 0), low)
+
+    def _deliver(self, level: int) -> None:
+        """Deliver what is due of a level, and come back when the next one is."""
+        self._timers.pop(level, None)
+        if self._stopped or not 1 <= level <= len(self._delays_ms):
+            return
+        wait_s = 0.0
+        offset = self.next_offset(level)
+        result = self._store.read(SCHEDULE_TOPIC, level - 1, offset, count_max=BATCH)
+        if not result.count:
+            if result.next_offset > offset:
+                self._advance(level, result.next_offset)
+            return
+        for stored in _decode(result):
+            left_ms = stored.store_timestamp + self._delays_ms[level - 1] - self._clock.now_ms()
+            if left_ms > 0:
+                wait_s = min(left_ms / 1000, LOOK_INTERVAL_S)
+                break
+            if not self._put(stored):
+                wait_s = RETRY_S
+                break
+            self._advance(level, stored.queue_offset + 1)
+        loop = asyncio.get_running_loop()
+        self._timers[level] = loop.call_later(wait_s, self._deliver, level)
+
+    def _put(self, stored: StoredMessage) -> bool:
+        message = due(stored, pack_host(*stored.born_host))
+        if message is None:
+            log.error("a delayed message without its real topic: offset %d", stored.queue_offset)
+            return True
+        try:
+            self._inbox.put([message], _told)
+        except Refusal as refusal:
+            log.error("a delayed message for %s must wait: %s", message.topic, refusal)
+            # What can never be stored must not hold up the others.
+            return refusal.response.code == ResponseCode.MESSAGE_ILLEGAL
+        return True
+
+    def _advance(self, level: int, offset: int) -> None:
+        self._next[level] = offset
+        self.touch()
+
+
+def _told(code: ResponseCode, remark: str | None) -> None:
+    if code != ResponseCode.SUCCESS:
+        log.error("a delayed message may not be durable: %s", remark)
+
+
+def _decode(result: ReadResult) -> Iterable[StoredMessage]:
+    for piece in result.slices:
+        yield from iter_records(piece)

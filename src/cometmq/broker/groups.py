@@ -1,0 +1,102 @@
+"""The consumer groups of a broker and what each is allowed."""
+
+import logging
+from collections.abc import Iterator
+
+from cometmq.clock import Clock
+from cometmq.protocol.data_version import DataVersion
+from cometmq.protocol.group_config import GroupConfig, GroupConfigs
+from cometmq.protocol.names import check_topic
+from cometmq.store.config_file import ConfigFile
+
+from .config import BrokerConfig
+from .persistent import Persistent
+
+log = logging.getLogger(__name__)
+GROUP_CHARS_MAX = 255
+SYSTEM_PREFIX = "CID_RMQ_SYS_"
+GROUPS_MAX = 100_000
+_SYSTEM = (
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+)  # fmt: skip
+
+
+class Groups(Persistent):
+    def __init__(self, config: BrokerConfig, file: ConfigFile | None, clock: Clock) -> None:
+        super().__init__(file)
+        self._config = config
+        self._clock = clock
+        self.version = DataVersion(0, clock.now_ms(), 0)
+        self._table: dict[str, GroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        saved: GroupConfigs | None = self.load_as(GroupConfigs)
+        if saved is not None:
+            self._table = dict(saved.subscription_group_table)
+            self._forbidden = saved.forbidden_table
+            self.version = saved.data_version
+        for name in _SYSTEM:
+            if name not in self._table:
+                self._table[name] = GroupConfig(name)
+                self.touch()
+
+    def content(self) -> GroupConfigs:
+        return GroupConfigs(self._table, self._forbidden, self.version)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def __iter__(self) -> Iterator[GroupConfig]:
+        return iter(list(self._table.values()))
+
+    def get(self, name: str) -> GroupConfig | None:
+        return self._table.get(name)
+
+    def find(self, name: str) -> GroupConfig | None:
+        """The group, made on the spot where that is allowed; None if it is not."""
+        known = self._table.get(name)
+        if known is not None:
+            return known
+        allowed = self._config.auto_create_groups or is_system_group(name)
+        if not allowed or len(self._table) >= GROUPS_MAX:
+            return None
+        try:
+            check_group(name)
+        except ValueError:
+            return None
+        log.info("new consumer group %s", name)
+        self._put(GroupConfig(name))
+        return self._table[name]
+
+    def update(self, group: GroupConfig) -> None:
+        """Create or change a group as an operator wants it. ValueError when it cannot be."""
+        check_group(group.group_name)
+        self._put(group)
+        self.save()
+
+    def delete(self, name: str) -> bool:
+        if self._table.pop(name, None) is None:
+            return False
+        self._forbidden.pop(name, None)
+        self.version = self.version.next(self._clock.now_ms())
+        self.touch()
+        self.save()
+        return True
+
+    def _put(self, group: GroupConfig) -> None:
+        self._table[group.group_name] = group
+        self.version = self.version.next(self._clock.now_ms())
+        self.touch()
+
+
+def check_group(name: str) -> str:
+    """The name itself, or IllegalMessage with the rule that it breaks."""
+    if len(name) > GROUP_CHARS_MAX:
+        raise ValueError(f"group {name[:40]!r}… is longer than {GROUP_CHARS_MAX} characters")
+    # Its retry topic must be a possible name, too.
+    check_topic(f"%RETRY%{name}")
+    return name
+
+
+def is_system_group(name: str) -> bool:
+    return name in _SYSTEM or name.startswith(SYSTEM_PREFIX)

@@ -1,0 +1,125 @@
+"""How far each consumer group has come in each queue.
+
+Offsets are what consumers last told, and may go back. An operator's reset stands beside them
+until the group has taken notice: its next pull is sent there, and until then what consumers report
+does not count.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from cometmq.clock import Clock
+from cometmq.protocol.data_version import DataVersion
+from cometmq.store.config_file import ConfigFile
+
+from .persistent import Persistent
+
+_SEPARATOR = "@"
+Table = dict[str, dict[int, int]]
+
+
+class OffsetTables(msgspec.Struct, rename="camel"):
+    """`consumerOffset.json`."""
+
+    offset_table: Table = {}
+    pull_offset_table: Table = {}
+    reset_offset_table: Table = {}
+    data_version: DataVersion | None = None
+
+
+class ConsumerOffsets(Persistent):
+    def __init__(self, file: ConfigFile | None, clock: Clock) -> None:
+        super().__init__(file)
+        saved: OffsetTables = self.load_as(OffsetTables) or OffsetTables()
+        self._offsets = saved.offset_table
+        self._pulled = saved.pull_offset_table
+        self._resets = saved.reset_offset_table
+        self._version = saved.data_version or DataVersion(0, clock.now_ms(), 0)
+        self._clock = clock
+
+    def content(self) -> OffsetTables:
+        self._version = self._version.next(self._clock.now_ms())
+        return OffsetTables(self._offsets, self._pulled, self._resets, self._version)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        key = _key(topic, group)
+        if self._resets and queue_id in self._resets.get(key, ()):
+            return
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self.touch()
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        key = _key(topic, group)
+        reset = self._resets.get(key, {}).get(queue_id)
+        return reset if reset is not None else self._offsets.get(key, {}).get(queue_id)
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """What the group told, whatever an operator wants."""
+        return self._offsets.get(_key(topic, group), {}).get(queue_id)
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Remember from where a queue was last read."""
+        self._pulled.setdefault(_key(topic, group), {})[queue_id] = offset
+
+    def last_pulled(self, group: str, topic: str, queue_id: int) -> int | None:
+        return self._pulled.get(_key(topic, group), {}).get(queue_id)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Send a group elsewhere: its next pull learns of it."""
+        key = _key(topic, group)
+        self._resets.setdefault(key, {})[queue_id] = offset
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self.touch()
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where an operator wants the group to go on; told once."""
+        if not self._resets:
+            return None
+        key = _key(topic, group)
+        queues = self._resets.get(key)
+        if queues is None or queue_id not in queues:
+            return None
+        offset = queues.pop(queue_id)
+        if not queues:
+            del self._resets[key]
+        self.touch()
+        return offset
+
+    def topics_of(self, group: str) -> list[str]:
+        return [topic for topic, owner in self._pairs() if owner == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        return [group for consumed, group in self._pairs() if consumed == topic]
+
+    def copy(self, source: str, target: str, topics: Iterable[str]) -> None:
+        """Let one group begin where another one is."""
+        for topic in topics:
+            found = self._offsets.get(_key(topic, source))
+            if found is not None:
+                self._offsets[_key(topic, target)] = dict(found)
+        self.touch()
+
+    def forget_group(self, group: str) -> None:
+        self._forget(lambda _, owner: owner == group)
+
+    def forget_topic(self, topic: str) -> None:
+        self._forget(lambda consumed, _: consumed == topic)
+
+    def _forget(self, chosen: Callable[[str, str], bool]) -> None:
+        for table in (self._offsets, self._pulled, self._resets):
+            for key in [key for key in table if chosen(*_split(key))]:
+                del table[key]
+        self.touch()
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        return (_split(key) for key in self._offsets)
+
+
+def _key(topic: str, group: str) -> str:
+    return f"{topic}{_SEPARATOR}{group}"
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition(_SEPARATOR)
+    return topic, group

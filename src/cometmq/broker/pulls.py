@@ -1,0 +1,310 @@
+"""Pulls of consumers: checks, the read, and the wait when there is nothing yet."""
+
+import asyncio
+import os
+from typing import NamedTuple
+
+from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.command import Command, Response
+from cometmq.protocol.group_config import GroupConfig
+from cometmq.protocol.headers import PullFields
+from cometmq.protocol.heartbeat import BROADCASTING
+from cometmq.protocol.scan import queue_key
+from cometmq.protocol.subscription import SQL92, TAG, SubscriptionData, tag_subscription
+from cometmq.protocol.topic_config import PERM_READ
+from cometmq.store.reading import ReadResult, ReadStatus
+from cometmq.transport.connection import Connection, Handlers, Refusal
+
+from .context import Context
+from .stats import GROUP_GET_NUMS, GROUP_GET_SIZE
+from .waiting_pulls import WaitingPull
+
+COMMIT_OFFSET = 0x1
+SUSPEND = 0x2
+SUBSCRIPTION = 0x4
+SUSPEND_MS_MAX = 60_000
+"""Longer than any client asks for; beyond, its request would time out at its own side."""
+PULL_COUNT_MAX = 10_000
+PULL_BYTES_MAX = 8 * 1024 * 1024
+
+_MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+# What kind of thing a group may not read (`forbiddenType`).
+_BROKER, _GROUP, _TOPIC, _BROADCAST = "1", "2", "3", "4"
+
+
+class _Pull(NamedTuple):
+    """A pull that passed its checks."""
+
+    connection: Connection
+    command: Command
+    fields: PullFields
+    group: GroupConfig
+    tag_hashes: frozenset[int] | None
+
+
+class Pulls:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.pull,
+        }
+
+    def pull(self, connection: Connection, command: Command) -> Response | None:
+        context = self._context
+        fields = command.fields(PullFields)
+        group = self._checked_group(fields)
+        self._check_topic(connection, fields)
+        subscription = self._subscription(fields, group)
+        pull = _Pull(connection, command, fields, group, subscription.tag_hashes())
+        if fields.sys_flag & COMMIT_OFFSET and fields.commit_offset >= 0:
+            context.offsets.commit(
+                group.group_name, fields.topic, fields.queue_id, fields.commit_offset
+            )
+        moved = context.offsets.take_reset(group.group_name, fields.topic, fields.queue_id)
+        if moved is not None:
+            return self._moved(pull, moved)
+        return self._answer_or_hold(pull, fields.queue_offset)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _checked_group(self, fields: PullFields) -> GroupConfig:
+        context = self._context
+        if not context.config.permission & PERM_READ:
+            raise _forbidden(
+                _BROKER, f"the broker[{context.address.ip}] pulling message is forbidden"
+            )
+        group = context.groups.find(fields.consumer_group)
+        if group is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{fields.consumer_group}] does not exist: create it, or set "
+                "autoCreateSubscriptionGroup=true",
+            )
+        if not group.consume_enable:
+            raise _forbidden(_GROUP, f"subscription group no permission, {fields.consumer_group}")
+        return group
+
+    def _check_topic(self, connection: Connection, fields: PullFields) -> None:
+        topic = self._context.topics.get(fields.topic)
+        if topic is None:
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{fields.topic}] not exist, apply first please!",
+            )
+        if not topic.is_readable:
+            raise _forbidden(_TOPIC, f"the topic[{fields.topic}] pulling message is forbidden")
+        if not 0 <= fields.queue_id < topic.read_queue_nums:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{fields.queue_id}] is illegal, topic:[{fields.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.peer}]",
+            )
+
+    def _subscription(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
+        if fields.sys_flag & SUBSCRIPTION:
+            found = self._carried(fields)
+        else:
+            found = self._registered(fields, group)
+        if found.expression_type not in (TAG, ""):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                "The broker does not support consumer to filter message by "
+                f"{found.expression_type}",
+            )
+        return found
+
+    def _carried(self, fields: PullFields) -> SubscriptionData:
+        """The subscription that stands in the request itself."""
+        if fields.expression_type == SQL92:
+            return SubscriptionData(fields.topic, fields.subscription, expression_type=SQL92)
+        try:
+            return tag_subscription(fields.topic, fields.subscription, fields.sub_version)
+        except ValueError as error:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"parse the consumer's subscription failed: {error}",
+            ) from None
+
+    def _registered(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
+        """The subscription that the group's heartbeats told."""
+        online = self._context.clients.consumer_group(fields.consumer_group)
+        if online is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's group info not exist: no heartbeat of {fields.consumer_group}",
+            )
+        if not group.consume_broadcast_enable and online.message_model == BROADCASTING:
+            raise _forbidden(
+                _BROADCAST,
+                f"the consumer group[{fields.consumer_group}] can not consume by broadcast way",
+            )
+        found = online.subscriptions.get(fields.topic)
+        if found is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's subscription not exist: {fields.consumer_group} has not "
+                f"subscribed to {fields.topic}; do its members subscribe differently?",
+            )
+        if found.sub_version < fields.sub_version:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        return found
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _answer_or_hold(self, pull: _Pull, offset: int) -> Response | None:
+        result = self._read(pull, offset)
+        if (
+            _is_at_end(result, offset)
+            and self._may_hold(pull)
+            and self._hold(pull, result.next_offset)
+        ):
+            return None
+        return self._response(pull, result)
+
+    def _read(self, pull: _Pull, offset: int) -> ReadResult:
+        context, fields, config = self._context, pull.fields, self._context.config
+        count = max(1, min(fields.max_msg_nums, config.pull_count, PULL_COUNT_MAX))
+        size = min(fields.max_msg_bytes or config.pull_bytes, config.pull_bytes, PULL_BYTES_MAX)
+        result = context.store.read(
+            fields.topic, fields.queue_id, offset,
+            count_max=count, bytes_max=size, tag_hashes=pull.tag_hashes,
+        )  # fmt: skip
+        if result.count and self._is_old(result):
+            # Reading from disk holds everybody up: take less at a time.
+            return context.store.read(
+                fields.topic, fields.queue_id, offset,
+                count_max=min(count, config.pull_count_old),
+                bytes_max=min(size, config.pull_bytes_old),
+                tag_hashes=pull.tag_hashes,
+            )  # fmt: skip
+        return result
+
+    def _is_old(self, result: ReadResult) -> bool:
+        return result.behind_bytes > _MEMORY_BYTES * self._context.config.memory_percent // 100
+
+    def _response(self, pull: _Pull, result: ReadResult) -> Response:
+        fields, stats = pull.fields, self._context.stats
+        code = _code(result.status, fields.queue_offset)
+        if result.count:
+            key = f"{fields.topic}@{fields.consumer_group}"
+            stats.meter(GROUP_GET_NUMS, key).total += result.count
+            stats.meter(GROUP_GET_SIZE, key).total += result.size
+            stats.got.total += result.count
+            stats.got_bytes.total += result.size
+            stats.pulls_found.total += 1
+        else:
+            stats.pulls_missed.total += 1
+        self._context.offsets.pulled(
+            fields.consumer_group, fields.topic, fields.queue_id, result.next_offset
+        )
+        return Response(code, result.status.value, self._answer_fields(pull, result), result.slices)
+
+    def _answer_fields(self, pull: _Pull, result: ReadResult) -> dict[str, str]:
+        group = pull.group
+        suggested = group.broker_id
+        if self._context.config.slave_reads and self._is_old(result):
+            suggested = group.which_broker_when_consume_slowly
+        return {
+            "suggestWhichBrokerId": str(suggested),
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+            "topicSysFlag": "0",
+            "groupSysFlag": str(group.group_sys_flag),
+        }
+
+    def _moved(self, pull: _Pull, offset: int) -> Response:
+        """An operator wants the group to go on elsewhere."""
+        store, fields = self._context.store, pull.fields
+        result = ReadResult(
+            status=ReadStatus.OFFSET_OVERFLOW_BADLY,
+            next_offset=offset,
+            min_offset=store.min_offset(fields.topic, fields.queue_id),
+            max_offset=store.max_offset(fields.topic, fields.queue_id),
+        )
+        return Response(
+            ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", self._answer_fields(pull, result)
+        )
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def _may_hold(self, pull: _Pull) -> bool:
+        return pull.fields.sys_flag & SUSPEND != 0 and not pull.command.is_oneway
+
+    def _hold(self, pull: _Pull, offset: int) -> bool:
+        config, fields = self._context.config, pull.fields
+        wait_ms = config.short_polling_ms
+        if config.long_polling:
+            wait_ms = max(0, min(fields.suspend_timeout_millis, SUSPEND_MS_MAX))
+        deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+        queue = queue_key(fields.topic, fields.queue_id)
+        at = offset
+
+        def retry(waiting: WaitingPull, last: bool) -> bool:
+            nonlocal at
+            answer = self._retried(pull, at, last=last)
+            if isinstance(answer, int):
+                at = answer
+                return False
+            waiting.connection.answer(pull.command, answer)
+            return True
+
+        return self._context.waiting_pulls.hold(
+            WaitingPull(pull.connection, queue, deadline, retry)
+        )
+
+    def _retried(self, pull: _Pull, offset: int, *, last: bool) -> Response | int:
+        """The answer to a pull that waited, or from where it goes on waiting. What does not match
+        its tags is passed over, so that it is not looked at again."""
+        fields = pull.fields
+        group = self._context.groups.get(fields.consumer_group)
+        moved = self._context.offsets.take_reset(
+            fields.consumer_group, fields.topic, fields.queue_id
+        )
+        if moved is not None:
+            return self._moved(pull, moved)
+        result = self._read(pull, offset)
+        if not last and group is not None:
+            if _is_at_end(result, offset):
+                return offset
+            if result.status is ReadStatus.NO_MATCHED_MESSAGE and (
+                result.next_offset >= result.max_offset
+            ):
+                return result.next_offset
+        return self._response(pull, result)
+
+
+def _is_at_end(result: ReadResult, offset: int) -> bool:
+    """Nothing there yet, but the reader is where the next message will come."""
+    if result.status is ReadStatus.OFFSET_OVERFLOW_ONE:
+        return True
+    return (
+        result.status in (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+        and offset == 0
+    )
+
+
+def _code(status: ReadStatus, offset: int) -> ResponseCode:
+    code = _CODES.get(status)
+    if code is not None:
+        return code
+    # No queue, or an empty one: only its beginning is a place to wait at.
+    return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+
+
+def _forbidden(kind: str, remark: str) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": kind})

@@ -1,0 +1,249 @@
+"""Sends of producers: checks, the record, and the answer when it may be given."""
+
+import random
+
+from cometmq.protocol import flags
+from cometmq.protocol.batch import decode_batch
+from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.command import Command, Response
+from cometmq.protocol.errors import ProtocolError
+from cometmq.protocol.headers import SendFields, SendFieldsLong
+from cometmq.protocol.host import pack_host
+from cometmq.protocol.message import Appended, Message
+from cometmq.protocol.message_id import UniqueIds, offset_id
+from cometmq.protocol.names import RETRY_PREFIX, check_topic
+from cometmq.protocol.properties import PROPERTIES_BYTES_MAX, UNIQUE_KEY, without_property
+from cometmq.protocol.topic_config import PERM_WRITE, TopicConfig
+from cometmq.store.config import FlushMode
+from cometmq.transport.connection import Connection, Handlers, Refusal
+
+from .context import Context
+from .delayed import wants_timer
+from .inbox import Inbox
+from .retries import Retries
+from .topics import NOT_FOR_CLIENTS
+
+_UNIQUE_KEY_MARK = UNIQUE_KEY.encode() + b"\x01"
+_TRANSACTION_MARK = b"TRAN_MSG\x01true"
+_NO_WAIT_MARK = b"WAIT\x01false"
+_CLUSTER_MARK = b"CLUSTER\x01"
+_POP_CHECKPOINT = b"POP_CK"
+AnyFields = SendFields | SendFieldsLong
+
+
+class Sends:
+    def __init__(self, context: Context, inbox: Inbox, retries: Retries) -> None:
+        self._context = context
+        self._inbox = inbox
+        self._retries = retries
+        self._store_host = pack_host(*context.address)
+        self._unique_ids = UniqueIds(self._store_host[:-4], random.getrandbits(32))
+        self._sync = context.store.config.flush is FlushMode.SYNC
+
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.SEND_MESSAGE: self.send_long,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(self, connection: Connection, command: Command) -> Response | None:
+        return self._send(connection, command, command.fields(SendFields))
+
+    def send_long(self, connection: Connection, command: Command) -> Response | None:
+        return self._send(connection, command, command.fields(SendFieldsLong))
+
+    def _send(self, connection: Connection, command: Command, fields: AnyFields) -> Response | None:
+        if self._sync and self._inbox.waiting >= self._context.config.sends_waiting_max:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"[REJECTREQUEST]{self._inbox.waiting} sends wait for the disk, start flow control",
+            )
+        topic = self._checked_topic(connection, fields)
+        message = Message(
+            topic=fields.topic,
+            queue_id=_queue_id(fields, topic, connection),
+            body=command.body,
+            properties=fields.properties.encode(),
+            flag=fields.flag,
+            sys_flag=_sys_flag(fields, topic),
+            born_timestamp=fields.born_timestamp,
+            born_host=_born_host(connection),
+            reconsume_times=fields.reconsume_times,
+        )
+        if fields.batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
+            return self._put_batch(connection, command, message)
+        return self._put_one(connection, command, message, fields)
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _checked_topic(self, connection: Connection, fields: AnyFields) -> TopicConfig:
+        config, topics = self._context.config, self._context.topics
+        name = fields.topic
+        topic = topics.get(name)
+        if topic is None:
+            topic = self._new_topic(connection, fields)
+        if not config.permission & PERM_WRITE and topic.order:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._context.address.ip}] sending message is forbidden",
+            )
+        if name in NOT_FOR_CLIENTS:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
+            )
+        return topic
+
+    def _new_topic(self, connection: Connection, fields: AnyFields) -> TopicConfig:
+        name = fields.topic
+        try:
+            check_topic(name)
+        except ProtocolError as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        topics = self._context.topics
+        if name.startswith(RETRY_PREFIX):
+            topic = topics.create_for_retry(name, 1)
+        else:
+            topic = topics.create_for_send(
+                name, fields.default_topic, fields.default_topic_queue_nums
+            )
+        if topic is None:
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{name}] not exist, apply first please! (from {connection.peer})",
+            )
+        return topic
+
+    # -- one message -----------------------------------------------------------------------------
+
+    def _put_one(
+        self, connection: Connection, command: Command, message: Message, fields: AnyFields
+    ) -> Response | None:
+        properties = without_property(message.properties, _POP_CHECKPOINT)
+        self._refuse_unsupported(properties)
+        message.properties = self._completed(properties)
+        if message.topic.startswith(RETRY_PREFIX):
+            message = self._retries.redirected(message, fields.max_reconsume_times, command.version)
+        return self._put(connection, command, [message], message.properties)
+
+    def _refuse_unsupported(self, properties: bytes) -> None:
+        if _TRANSACTION_MARK in properties:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._context.address.ip}] sending transaction message is forbidden: "
+                "this version has no transactions",
+            )
+        if wants_timer(properties):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                "accurate timer message is not enabled: this version has delay levels only",
+            )
+
+    def _completed(self, properties: bytes) -> bytes:
+        """With what every stored message has: a unique id, and where it came in."""
+        if properties and not properties.endswith(b"\x02"):
+            properties += b"\x02"
+        if _UNIQUE_KEY_MARK not in properties:
+            key = self._unique_ids.make(self._context.clock.now_ms())
+            properties += _UNIQUE_KEY_MARK + key.encode() + b"\x02"
+        if _CLUSTER_MARK not in properties:
+            config = self._context.config
+            trace = "true" if config.trace_on else "false"
+            properties += (
+                f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01{trace}\x02"
+                f"CLUSTER\x01{config.cluster}\x02"
+            ).encode()
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: its properties have {len(properties)} bytes, "
+                f"{PROPERTIES_BYTES_MAX} are allowed",
+            )
+        return properties
+
+    # -- batches ---------------------------------------------------------------------------------
+
+    def _put_batch(
+        self, connection: Connection, command: Command, like: Message
+    ) -> Response | None:
+        if like.topic.startswith(RETRY_PREFIX):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group"
+            )
+        limit = self._context.store.config.message_bytes_max
+        if len(command.body) > limit:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch has {len(command.body)} bytes, maxMessageSize is {limit}",
+            )
+        try:
+            messages = decode_batch(command.body, like)
+        except ProtocolError as error:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}") from None
+        for message in messages:
+            self._refuse_unsupported(message.properties)
+        return self._put(connection, command, messages, b"")
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _put(
+        self, connection: Connection, command: Command, messages: list[Message], properties: bytes
+    ) -> Response | None:
+        placed: list[Appended] = []
+        queue_id = messages[0].queue_id
+        # A producer may ask not to wait for the disk (`waitStoreMsgOK` false).
+        waits = _NO_WAIT_MARK not in properties
+
+        def settled(code: ResponseCode, remark: str | None) -> None:
+            if waits:
+                fields = self._answer_fields(placed, queue_id, properties)
+                connection.answer(command, Response(code, remark, fields))
+
+        placed += self._inbox.put(messages, settled)
+        if waits:
+            return None
+        return Response(fields=self._answer_fields(placed, queue_id, properties))
+
+    def _answer_fields(
+        self, placed: list[Appended], queue_id: int, properties: bytes
+    ) -> dict[str, str]:
+        host, config = self._store_host, self._context.config
+        fields = {
+            "msgId": ",".join(offset_id(host, where.physical_offset) for where in placed),
+            "queueId": str(queue_id),
+            "queueOffset": str(placed[0].queue_offset),
+            "MSG_REGION": config.region,
+            "TRACE_ON": "true" if config.trace_on else "false",
+        }
+        at = properties.find(_UNIQUE_KEY_MARK)
+        if at >= 0:
+            start = at + len(_UNIQUE_KEY_MARK)
+            fields["transactionId"] = properties[start : properties.find(b"\x02", start)].decode()
+        return fields
+
+
+def _queue_id(fields: AnyFields, topic: TopicConfig, connection: Connection) -> int:
+    queue_id = fields.queue_id
+    if queue_id < 0:
+        return random.randrange(max(topic.write_queue_nums, 1))  # noqa: S311 - spreads load
+    queues = max(topic.write_queue_nums, topic.read_queue_nums)
+    if queue_id >= queues:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{queue_id}] is illegal, topic {topic.topic_name} has {queues} "
+            f"queues. Producer: {connection.peer}",
+        )
+    return queue_id
+
+
+def _sys_flag(fields: AnyFields, topic: TopicConfig) -> int:
+    if topic.topic_filter_type == "MULTI_TAG":
+        return fields.sys_flag | flags.MULTI_TAGS
+    return fields.sys_flag
+
+
+def _born_host(connection: Connection) -> bytes:
+    packed: bytes | None = connection.state.get("born_host")
+    if packed is None:
+        packed = connection.state["born_host"] = pack_host(*connection.peer)
+    return packed

@@ -1,0 +1,185 @@
+"""The topics of a broker: who may use them, and how many queues they have."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from cometmq.clock import Clock
+from cometmq.protocol.data_version import DataVersion
+from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
+from cometmq.protocol.topic_config import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    QUEUES_MAX,
+    TopicConfig,
+    TopicConfigs,
+)
+from cometmq.store.config_file import ConfigFile
+
+from .config import BrokerConfig
+from .persistent import Persistent
+
+log = logging.getLogger(__name__)
+
+TEMPLATE_TOPIC = "TBW102"
+"""Clients name it as the pattern after which a missing topic is made."""
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_DONE_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_EXCEEDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+BENCHMARK_TOPIC = "BenchmarkTest"
+SYSTEM_PREFIX = "rmq_sys_"
+READ_WRITE = PERM_READ | PERM_WRITE
+
+NOT_FOR_CLIENTS = frozenset(
+    (
+        SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, CHECK_EXCEEDED_TOPIC, SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    )
+)  # fmt: skip
+"""Topics that only the broker itself writes to."""
+
+
+class Topics(Persistent):
+    def __init__(
+        self, config: BrokerConfig, delay_levels: int, file: ConfigFile | None, clock: Clock
+    ) -> None:
+        super().__init__(file)
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when NameServers should hear of a topic."""
+        self.version = DataVersion(0, clock.now_ms(), 0)
+        self._config = config
+        self._clock = clock
+        self._table: dict[str, TopicConfig] = {}
+        self.system = frozenset(topic.topic_name for topic in _system_topics(config, delay_levels))
+        self._load(delay_levels)
+
+    def _load(self, delay_levels: int) -> None:
+        saved: TopicConfigs | None = self.load_as(TopicConfigs)
+        if saved is not None:
+            self._table = dict(saved.topic_config_table)
+            self.version = saved.data_version
+        for topic in _system_topics(self._config, delay_levels):
+            if self._table.get(topic.topic_name) != topic:
+                self._table[topic.topic_name] = topic
+                self.touch()
+
+    def content(self) -> TopicConfigs:
+        return TopicConfigs(self._table, self.version)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(list(self._table.values()))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._table.get(name)
+
+    def is_system(self, name: str) -> bool:
+        return name in self.system or name in NOT_FOR_CLIENTS or name.startswith(SYSTEM_PREFIX)
+
+    def create_for_send(self, name: str, template: str, queues: int) -> TopicConfig | None:
+        """A topic made after a template topic, if that allows it; None if not."""
+        pattern = self._table.get(template)
+        if pattern is None or not pattern.perm & PERM_INHERIT:
+            return None
+        if template == TEMPLATE_TOPIC and not self._config.auto_create_topics:
+            return None
+        count = max(0, min(queues, pattern.write_queue_nums))
+        if not count:
+            return None
+        return self._create(
+            TopicConfig(name, count, count, pattern.perm & ~PERM_INHERIT, pattern.topic_filter_type)
+        )
+
+    def create_for_retry(self, name: str, queues: int) -> TopicConfig | None:
+        """The retry or dead-letter topic of a group."""
+        known = self._table.get(name)
+        if known is not None:
+            return known
+        return self._create(TopicConfig(name, queues, queues, READ_WRITE))
+
+    def _create(self, topic: TopicConfig) -> TopicConfig | None:
+        if len(self._table) >= self._config.topics_max:
+            log.error("topic %s refused: there are %d", topic.topic_name, len(self._table))
+            return None
+        check_topic(topic.topic_name)
+        log.info("new topic %s with %d queues", topic.topic_name, topic.write_queue_nums)
+        self._put(topic)
+        return topic
+
+    def update(self, topic: TopicConfig) -> None:
+        """Create or change a topic as an operator wants it. ValueError when it cannot be."""
+        check_topic(topic.topic_name)
+        for queues in (topic.read_queue_nums, topic.write_queue_nums):
+            if not 0 <= queues <= QUEUES_MAX:
+                raise ValueError(f"{queues} queues: 0 to {QUEUES_MAX} are possible")
+        if topic.topic_name not in self._table and len(self._table) >= self._config.topics_max:
+            raise ValueError(f"there are {len(self._table)} topics, maxTopicNum allows no more")
+        self._put(topic)
+        self.save()
+
+    def delete(self, name: str) -> bool:
+        if self._table.pop(name, None) is None:
+            return False
+        self._changed_table()
+        self.save()
+        return True
+
+    def set_order(self, ordered: dict[str, str]) -> None:
+        """Take over from a NameServer which topics are ordered ones."""
+        for topic in self._table.values():
+            if topic.order != (topic.topic_name in ordered):
+                topic.order = topic.topic_name in ordered
+                self.touch()
+
+    def _put(self, topic: TopicConfig) -> None:
+        self._table[topic.topic_name] = topic
+        self._changed_table()
+
+    def _changed_table(self) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self.touch()
+        self.on_change()
+
+
+def group_of(topic: str) -> str | None:
+    """The group whose retry or dead-letter topic this is."""
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            return topic[len(prefix) :]
+    return None
+
+
+def reply_topic(cluster: str) -> str:
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def _system_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfig]:
+    """Topics that every broker has; tools find brokers by those named after cluster and broker."""
+    shared = PERM_INHERIT | READ_WRITE
+    cluster_perm = shared if config.cluster_topic else PERM_INHERIT
+    broker_perm = shared if config.broker_topic else PERM_INHERIT
+    topics = [
+        TopicConfig(SELF_TEST_TOPIC, 1, 1),
+        TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
+        TopicConfig(config.cluster, perm=cluster_perm),
+        TopicConfig(config.name, 1, 1, broker_perm),
+        TopicConfig(OFFSET_MOVED_TOPIC, 1, 1),
+        TopicConfig(SCHEDULE_TOPIC, delay_levels, delay_levels),
+        TopicConfig(reply_topic(config.cluster), 1, 1),
+        TopicConfig(HALF_TOPIC, 1, 1),
+        TopicConfig(HALF_DONE_TOPIC, 1, 1),
+    ]
+    if config.auto_create_topics:
+        queues = config.default_topic_queues
+        topics.append(TopicConfig(TEMPLATE_TOPIC, queues, queues, shared))
+    if config.trace_topic:
+        topics.append(TopicConfig(config.trace_topic_name, 1, 1))
+    return topics

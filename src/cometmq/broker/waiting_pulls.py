@@ -1,0 +1,95 @@
+"""Pulls that found nothing and wait for a message.
+
+Each is asked again when its queue gets messages, and at its deadline it takes whatever there is.
+Deadlines are looked at once a second: a pull that waits a little longer than it asked for costs
+nobody anything, a timer for each would.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from cometmq.transport.connection import Connection
+
+SWEEP_INTERVAL_S = 0.5
+
+
+class WaitingPull(msgspec.Struct, eq=False):
+    connection: Connection
+    queue: bytes
+    deadline: float
+    retry: Callable[["WaitingPull", bool], bool]
+    """Called with whether this is the last time; True when the pull got its answer."""
+
+
+class WaitingPulls:
+    def __init__(self, held_max: int) -> None:
+        self.held_max = held_max
+        self._queues: dict[bytes, list[WaitingPull]] = {}
+        self._count = 0
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def hold(self, pull: WaitingPull) -> bool:
+        """Let it wait; False when too many do."""
+        if self._count >= self.held_max:
+            return False
+        self._queues.setdefault(pull.queue, []).append(pull)
+        self._count += 1
+        if self._sweeping is None:
+            self._plan_sweep()
+        return True
+
+    def arrived(self, queues: Iterable[bytes]) -> None:
+        """These queues got messages."""
+        for queue in queues:
+            if queue in self._queues:
+                self._retry(queue, last=False)
+
+    def release(self, queue: bytes) -> None:
+        """Answer all who wait on a queue, whatever there is."""
+        if queue in self._queues:
+            self._retry(queue, last=True)
+
+    def stop(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        for queue in list(self._queues):
+            self.release(queue)
+
+    def _retry(self, queue: bytes, *, last: bool) -> None:
+        waiting = self._queues.pop(queue)
+        self._count -= len(waiting)
+        left = [p for p in waiting if p.connection.is_open and not p.retry(p, last)]
+        if left:
+            # A retry may have let the same client wait again meanwhile.
+            self._queues[queue] = left + self._queues.get(queue, [])
+            self._count += len(left)
+
+    def _plan_sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweeping = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        now = asyncio.get_running_loop().time()
+        for queue, waiting in list(self._queues.items()):
+            if any(p.deadline <= now or not p.connection.is_open for p in waiting):
+                self._expire(queue, waiting, now)
+        if self._queues:
+            self._plan_sweep()
+
+    def _expire(self, queue: bytes, waiting: list[WaitingPull], now: float) -> None:
+        due = [p for p in waiting if p.deadline <= now and p.connection.is_open]
+        left = [p for p in waiting if p.deadline > now and p.connection.is_open]
+        self._count -= len(waiting) - len(left)
+        if left:
+            self._queues[queue] = left
+        else:
+            del self._queues[queue]
+        for pull in due:
+            pull.retry(pull, True)

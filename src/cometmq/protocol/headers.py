@@ -1,0 +1,141 @@
+"""Header fields of requests, one structure a request, under the protocol's own names.
+
+A field with a default may be absent. Numbers and booleans travel as text; `Command.fields` reads
+them. What no handler looks at is not declared.
+"""
+
+import msgspec
+
+
+class Fields(msgspec.Struct, gc=False, rename="camel"):
+    pass
+
+
+# -- sending -------------------------------------------------------------------------------------
+
+
+class SendFieldsLong(Fields, rename="camel"):
+    """SEND_MESSAGE: the old form, with names in full."""
+
+    producer_group: str
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    default_topic: str = ""
+    default_topic_queue_nums: int = 4
+    properties: str = ""
+    reconsume_times: int = 0
+    max_reconsume_times: int = -1
+    batch: bool = False
+
+
+class SendFields(msgspec.Struct, gc=False):
+    """SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE: one letter a field."""
+
+    producer_group: str = msgspec.field(name="a")
+    topic: str = msgspec.field(name="b")
+    queue_id: int = msgspec.field(name="e")
+    sys_flag: int = msgspec.field(name="f")
+    born_timestamp: int = msgspec.field(name="g")
+    flag: int = msgspec.field(name="h")
+    default_topic: str = msgspec.field(name="c", default="")
+    default_topic_queue_nums: int = msgspec.field(name="d", default=4)
+    properties: str = msgspec.field(name="i", default="")
+    reconsume_times: int = msgspec.field(name="j", default=0)
+    max_reconsume_times: int = msgspec.field(name="l", default=-1)
+    batch: bool = msgspec.field(name="m", default=False)
+
+
+class SendBackFields(Fields, rename="camel"):
+    offset: int
+    group: str
+    delay_level: int = 0
+    origin_msg_id: str = ""
+    origin_topic: str = ""
+    max_reconsume_times: int | None = None
+
+
+# -- pulling -------------------------------------------------------------------------------------
+
+
+class PullFields(Fields, rename="camel"):
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int = 0
+    suspend_timeout_millis: int = 0
+    subscription: str = ""
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    max_msg_bytes: int = 0
+
+
+class QueueFields(Fields, rename="camel"):
+    topic: str
+    queue_id: int
+
+
+class SearchOffsetFields(Fields, rename="camel"):
+    topic: str
+    queue_id: int
+    timestamp: int
+    boundary_type: str = "lower"
+
+
+class QueryConsumerOffsetFields(Fields, rename="camel"):
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool = True
+
+
+class UpdateConsumerOffsetFields(Fields, rename="camel"):
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int
+
+
+class QueryMessageFields(msgspec.Struct, gc=False, rename="camel"):
+    topic: str
+    key: str
+    max_num: int
+    begin_timestamp: int
+    end_timestamp: int
+    by_unique_key: bool = msgspec.field(name="_UNIQUE_KEY_QUERY", default=False)
+    index_type: str = ""
+    """Since RocketMQ 5.5: `T` asks for a tag."""
+
+
+class ViewMessageFields(Fields, rename="camel"):
+    offset: int
+
+
+# -- clients -------------------------------------------------------------------------------------
+
+
+class UnregisterClientFields(msgspec.Struct, gc=False, rename="camel"):
+    client_id: str = msgspec.field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class ConsumerGroupFields(Fields, rename="camel"):
+    consumer_group: str
+
+
+class ProducerGroupFields(Fields, rename="camel"):
+    producer_group: str
+
+
+class GroupFields(Fields, rename="camel"):
+    group: str
+
+
+class TopicFields(Fields, rename="camel"):
+    topic: str

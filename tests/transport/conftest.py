@@ -1,0 +1,45 @@
+"""Coroutine tests of this directory run once on every event loop, and within a time limit.
+
+What a callback raises and nobody sees fails the test too.
+"""
+
+import asyncio
+import importlib.util
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+TEST_TIMEOUT_S = 60.0
+LOOPS = ["asyncio", "uvloop"] if importlib.util.find_spec("uvloop") else ["asyncio"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if inspect.iscoroutinefunction(metafunc.function):
+        metafunc.fixturenames.append("loop_name")
+        metafunc.parametrize("loop_name", LOOPS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    unseen: list[dict[str, Any]] = []
+    with asyncio.Runner(
+        loop_factory=_factory(str(pyfuncitem.callspec.params["loop_name"]))
+    ) as runner:
+        runner.get_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        runner.run(asyncio.wait_for(test(**given), TEST_TIMEOUT_S))
+    assert unseen == []
+    return True
+
+
+def _factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop
+    return asyncio.SelectorEventLoop
