@@ -43,6 +43,8 @@ def add_commands(commands: Commands) -> None:
         metavar="DIR",
         help=f"where messages are kept (storePathRootDir, ./{DEFAULT_DATA_DIR}/<brokerName>)",
     )
+    # Set by who starts a broker and wants it to end with itself.
+    parser.add_argument("--until-stdin-ends", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run_broker)
 
 
@@ -55,7 +57,7 @@ def run_broker(options: argparse.Namespace) -> int:
     for key in without_effect:
         log.warning("%s has no effect here", key)
     raise_file_limit()
-    return run(_serve(config, store_config))
+    return run(_serve(config, store_config, or_stdin_ends=options.until_stdin_ends))
 
 
 def _values(options: argparse.Namespace) -> dict[str, Any]:
@@ -73,8 +75,8 @@ def _values(options: argparse.Namespace) -> dict[str, Any]:
     return values
 
 
-async def _serve(config: BrokerConfig, store_config: StoreConfig) -> int:
-    ended = until_signal()
+async def _serve(config: BrokerConfig, store_config: StoreConfig, *, or_stdin_ends: bool) -> int:
+    ended = until_signal(or_stdin_ends=or_stdin_ends)
     try:
         broker = Broker(config, store_config, on_failure=exit_on_failure)
         await broker.start()

@@ -9,7 +9,7 @@ from cometmq import __version__
 from cometmq.protocol import hot
 from cometmq.store.errors import StoreError
 
-from . import broker, namesrv, store
+from . import broker, namesrv, standalone, store
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cometmq {__version__} ({codec})")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell what is going on")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    standalone.add_commands(commands)
     namesrv.add_commands(commands)
     broker.add_commands(commands)
     store.add_commands(commands)

@@ -6,12 +6,14 @@ import signal
 import sys
 
 
-def until_signal() -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets."""
+def until_signal(*, or_stdin_ends: bool = False) -> asyncio.Event:
+    """An event that SIGTERM or SIGINT sets, or the end of who started us and holds our stdin."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
+    if or_stdin_ends:
+        loop.add_reader(sys.stdin.fileno(), ended.set)
     return ended
 
 
