@@ -26,8 +26,9 @@ $(READY): pyproject.toml setup.py $(wildcard src/cometmq/protocol/*.pyx)
 	@$(BIN)/python -c 'from cometmq.protocol import hot; print("codec:", "compiled" if hot.COMPILED else "plain Python (no C compiler found)")'
 	@touch $@
 
-demo: setup  ## what there is, end to end, in half a minute
+demo: setup  ## what there is, end to end, in a minute
 	$(BIN)/python -m examples.store_demo
+	$(BIN)/python -m examples.broker_demo
 
 test: setup  ## all tests; codec and store also without the compiled codec
 	$(BIN)/python -m pytest

@@ -82,10 +82,24 @@ class GoClient(LineClient):
         found: dict[str, JsonObject] = self.call("groups", broker=broker)
         return found
 
+    def await_topic(self, topic: str) -> None:
+        """Return when the name server knows a topic that somebody had made."""
+        self.call("queues", topic=topic)
+
     def write_queues(self, topic: str) -> list[JsonObject]:
         """The queues that a producer would send to."""
         found: list[JsonObject] = self.call("queues", topic=topic)
         return found
+
+
+def make_group(client: LineClient, go: GoClient, topic: str, group: str) -> None:
+    """Let a first consumer make a group's retry topic.
+
+    A Go consumer finds that topic only if it is there when the consumer starts, or half a minute
+    later.
+    """
+    with client.push_consumer(topic, group):
+        go.await_topic(f"%RETRY%{group}")
 
 
 class PullConsumer:
@@ -97,12 +111,14 @@ class PullConsumer:
         self._topic = topic
 
     def pull(self, count: int) -> Pulled:
-        """Read from the next queue in turn, from its committed offset on, and commit."""
-        args = {"name": self._name, "topic": self._topic, "count": count}
-        return Pulled.from_json(self._client.call("pull", **args))
+        """Read from the next queue in turn, from its committed offset on.
+
+        The queue of the retry topic has its turn, too, and a pull of an empty queue is held.
+        """
+        return Pulled.from_json(self._client.call("pull", name=self._name, count=count))
 
     def pull_from(self, queue: JsonObject, offset: int, count: int) -> Pulled:
-        """Read from a place of our choice; nothing is committed."""
+        """Read from a place of our choice."""
         args = {"name": self._name, "queue": queue, "offset": offset, "count": count}
         return Pulled.from_json(self._client.call("pull_from", **args))
 
@@ -110,3 +126,7 @@ class PullConsumer:
         """Wait for the next batch and acknowledge it."""
         batch = self._client.call("poll", name=self._name, timeoutMs=POLL_TIMEOUT_MS)
         return [Received.from_json(message) for message in batch]
+
+    def commit(self) -> None:
+        """Tell the broker how far the acknowledged batches go."""
+        self._client.call("commit", name=self._name, topic=self._topic)

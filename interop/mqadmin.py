@@ -25,6 +25,7 @@ EVENTUALLY_LIMIT_S = 15.0
 POLL_INTERVAL_S = 0.2
 # mqadmin prints a stack trace and ends as if all were well.
 TRACE = re.compile(r"[\w.$]+\.\w*(?:Exception|Error)\b.*|^\s+at .*", re.MULTILINE)
+FIELD = re.compile(r"^([^\s:=][^:=\n]*?)[ \t]*[:=][ \t]*(.*?)[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,19 @@ class Message:
 class Place:
     """Where a message that was sent is."""
 
-    msgId: str  # noqa: N815 - as the client calls it
-    offsetMsgId: str  # noqa: N815
-    queueId: int  # noqa: N815
-    queueOffset: int  # noqa: N815
+    msg_id: str
+    offset_msg_id: str
+    queue_id: int
+    queue_offset: int
+
+    @classmethod
+    def from_json(cls, line: JsonObject) -> Self:
+        return cls(line["msgId"], line["offsetMsgId"], line["queueId"], line["queueOffset"])
 
     @property
     def log_offset(self) -> int:
         """An offset id is the broker's address and port, then the offset in the log: 16 digits."""
-        return int(self.offsetMsgId[-16:], 16)
+        return int(self.offset_msg_id[-16:], 16)
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,20 @@ class Printed:
         """The rows that begin with these cells, without them."""
         return [row[len(first) :] for row in self.rows if row[: len(first)] == list(first)]
 
-    def settings(self) -> dict[str, str]:
-        """Lines of the form `key = value` or `key: value`."""
-        pairs = re.findall(r"^(\S+?) *[:=] *(.*?) *$", self.text, re.MULTILINE)
-        return dict(pairs)
+    @property
+    def fields(self) -> dict[str, str]:
+        """Lines of the form `name = value` or `name: value`."""
+        return dict(FIELD.findall(self.text))
+
+
+def eventually(
+    holds: Callable[[], object], otherwise: Callable[[], str], limit_s: float = EVENTUALLY_LIMIT_S
+) -> None:
+    """Wait for what a server does in its own time, or say what there is instead."""
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < deadline, otherwise()
+        time.sleep(POLL_INTERVAL_S)
 
 
 class MqAdmin:
@@ -116,13 +131,14 @@ class MqAdmin:
 
     def show_when(self, fact: Callable[[Printed], object], *args: str) -> Printed:
         """Show a command's output once the fact holds; what servers do later gets its time."""
-        deadline = time.monotonic() + EVENTUALLY_LIMIT_S
-        while True:
-            printed = self.run(*args)
-            if not printed.trace and fact(printed):
-                return printed
-            assert time.monotonic() < deadline, f"{args} still shows:\n{printed.text}"
-            time.sleep(POLL_INTERVAL_S)
+        shown: list[Printed] = []
+
+        def holds() -> bool:
+            shown.append(self.run(*args))
+            return not shown[-1].trace and bool(fact(shown[-1]))
+
+        eventually(holds, lambda: f"{args} still shows:\n{shown[-1].text}")
+        return shown[-1]
 
     def produce(
         self, group: str, topic: str, messages: Sequence[Message], trace_topic: str | None = None
@@ -132,7 +148,7 @@ class MqAdmin:
         answer = self._ask(
             "produce", group=group, topic=topic, messages=wanted, traceTopic=trace_topic
         )
-        return [Place(**sent) for sent in answer["sent"]]
+        return [Place.from_json(sent) for sent in answer["sent"]]
 
     def consume(self, group: str, topic: str, count: int) -> JsonObject:
         """Have so many messages consumed by a push consumer of this group, which stays online."""

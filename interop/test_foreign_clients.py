@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from interop.go_client import GoClient
+from interop.go_client import GoClient, make_group
 from interop.line_client import QUEUES, LineClient, Outgoing, PushConsumer, Received, Sent
 from interop.node_client import NodeClient
 from interop.systems import Cluster
@@ -18,6 +18,10 @@ COMPRESSED = 1
 """The bit of a message's flags that says so; both clients compress bodies of 4 KiB and more."""
 
 SHARE_TIMEOUT_S = 60.0
+ROUNDS_ALIKE = 5
+Owners = dict[int, set[int]]
+"""Which consumers got the message of each queue; two while a queue changes hands."""
+
 UNIQUE_KEY = re.compile("[0-9A-F]{32}|[0-9A-F]{56}")
 BODIES = {
     "text": "héllo, 世界 😀".encode(),
@@ -196,10 +200,10 @@ def test_a_delayed_message_waits_for_its_level(client: LineClient, topic: str) -
     assert 0.9 < elapsed_s < 10
 
 
-def test_a_refused_message_comes_again_until_it_is_taken(client: LineClient, topic: str) -> None:
-    # A Go consumer finds the retry topic only if it is there when it starts; a group's first
-    # consumer makes it.
-    client.push_consumer(topic, topic).stop()
+def test_a_refused_message_comes_again_until_it_is_taken(
+    client: LineClient, go: GoClient, topic: str
+) -> None:
+    make_group(client, go, topic, topic)
     client.send(*plain_messages(topic, "good", "bad"))
     with client.push_consumer(topic, f"{topic}-other") as unconcerned, \
             client.push_consumer(topic, topic, failures=2) as consumer:  # fmt: skip
@@ -252,11 +256,9 @@ def check_sharing(producer: LineClient, clients: Sequence[LineClient], topic: st
     with clients[0].push_consumer(topic, topic) as staying, \
             clients[1].push_consumer(topic, topic) as leaving:  # fmt: skip
         sharing = Sharing(producer, topic, [staying, leaving])
-        owners = sharing.until(lambda owners: sorted(owners.values()) == [0, 0, 1, 1])
-        for _ in range(5):
-            assert sharing.round() == owners
+        sharing.until(lambda owners: sorted(map(list, owners.values())) == [[0], [0], [1], [1]])
         leaving.stop()
-        sharing.until(lambda owners: set(owners.values()) == {0})
+        sharing.until(lambda owners: list(owners.values()) == [{0}] * QUEUES)
 
 
 class Sharing:
@@ -266,30 +268,29 @@ class Sharing:
         self._producer = producer
         self._topic = topic
         self._consumers = consumers
-        self._rounds = 0
         self._deadline = time.monotonic() + SHARE_TIMEOUT_S
 
-    def until(self, settled: Callable[[dict[int, int]], bool]) -> dict[int, int]:
-        """Send round after round until the queues lie as wanted."""
-        while not settled(owners := self.round()):
-            assert time.monotonic() < self._deadline, owners
-        return owners
+    def until(self, settled: Callable[[Owners], bool]) -> None:
+        """Send round after round until the queues lie as wanted, and stay so."""
+        last, same = self.round(), 1
+        while same < ROUNDS_ALIKE or not settled(last):
+            assert time.monotonic() < self._deadline, last
+            owners = self.round()
+            last, same = owners, same + 1 if owners == last else 1
 
-    def round(self) -> dict[int, int]:
-        """Send one message to every queue and return which consumer got each, by queue."""
-        self._rounds += 1
-        names = [f"round {self._rounds} {number}" for number in range(QUEUES)]
-        sent = self._producer.send(*plain_messages(self._topic, *names))
-        places = {(answer.queue_id, answer.queue_offset) for answer in sent}
-        assert {queue for queue, _ in places} == set(range(QUEUES))
-        while not places <= self._got().keys():
-            assert time.monotonic() < self._deadline, places - self._got().keys()
+    def round(self) -> Owners:
+        """Send one message to every queue and return who got it, by queue."""
+        sent = self._producer.send(*plain_messages(self._topic, *range(QUEUES)))
+        places = [(answer.queue_id, answer.queue_offset) for answer in sent]
+        assert sorted(queue for queue, _ in places) == list(range(QUEUES))
+        while not (got := self._got()).keys() >= set(places):
+            assert time.monotonic() < self._deadline, (places, got)
             time.sleep(0.01)
-        return {queue: self._got()[queue, offset] for queue, offset in places}
+        return {queue: got[queue, offset] for queue, offset in sorted(places)}
 
-    def _got(self) -> dict[tuple[int, int], int]:
-        return {
-            message.place: number
-            for number, consumer in enumerate(self._consumers)
-            for message in consumer.received
-        }
+    def _got(self) -> dict[tuple[int, int], set[int]]:
+        found: dict[tuple[int, int], set[int]] = {}
+        for number, consumer in enumerate(self._consumers):
+            for message in consumer.received:
+                found.setdefault(message.place, set()).add(number)
+        return found

@@ -135,7 +135,8 @@ def _program(name: str, package: str) -> str:
 
 
 def _build_go(go: str, target: Path) -> None:
-    command = [go, "build", "-trimpath", "-o", str(target / "driver"), "."]
+    options = ["-trimpath", "-buildvcs=false", "-o", str(target / "driver")]
+    command = [go, "build", *options, "."]
     _run(command, RESOLVE_TIMEOUT_S, cwd=GO_DIR)
 
 

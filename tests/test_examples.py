@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 
-def test_the_store_demo_ends_well() -> None:
+def run_example(name: str, *arguments: str) -> str:
     result = subprocess.run(
-        [sys.executable, "-m", "examples.store_demo", "4000"],
+        [sys.executable, "-m", f"examples.{name}", *arguments],
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
@@ -15,5 +15,17 @@ def test_the_store_demo_ends_well() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert "none lost" in result.stdout
-    assert "order-1234" in result.stdout
+    return result.stdout
+
+
+def test_the_store_demo_ends_well() -> None:
+    output = run_example("store_demo", "4000")
+    assert "none lost" in output
+    assert "order-1234" in output
+
+
+def test_the_broker_demo_ends_well() -> None:
+    output = run_example("broker_demo", "1000")
+    assert "1001 messages are there, none lost" in output
+    assert "order-999 is in queue 3 at 249" in output
+    assert "exit code 0" in output

@@ -74,11 +74,10 @@ func (s *session) puller(name string) (rocketmq.PullConsumer, error) {
 
 type pullArgs struct {
 	Name  string `json:"name"`
-	Topic string `json:"topic"`
 	Count int    `json:"count"`
 }
 
-// pull reads from the next queue in turn and commits what it got.
+// pull reads from the next queue in turn, from where the broker says that the group is.
 func (s *session) pull(args pullArgs) (any, error) {
 	from, err := s.puller(args.Name)
 	if err != nil {
@@ -87,14 +86,6 @@ func (s *session) pull(args pullArgs) (any, error) {
 	result, err := from.Pull(context.Background(), args.Count)
 	if err != nil {
 		return nil, err
-	}
-	if messages := result.GetMessageExts(); len(messages) > 0 {
-		if err := from.UpdateOffset(messages[0].Queue, result.NextBeginOffset); err != nil {
-			return nil, err
-		}
-		if err := from.PersistOffset(context.Background(), args.Topic); err != nil {
-			return nil, err
-		}
 	}
 	return describePulled(result), nil
 }
@@ -139,4 +130,17 @@ func (s *session) poll(args pollArgs) (any, error) {
 	}
 	from.ACK(ctx, batch, consumer.ConsumeSuccess)
 	return describeAll(batch.GetMsgList()), nil
+}
+
+type commitArgs struct {
+	Name  string `json:"name"`
+	Topic string `json:"topic"`
+}
+
+func (s *session) commit(args commitArgs) (any, error) {
+	from, err := s.puller(args.Name)
+	if err != nil {
+		return nil, err
+	}
+	return nil, from.PersistOffset(context.Background(), args.Topic)
 }

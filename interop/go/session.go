@@ -44,6 +44,7 @@ func (s *session) actions() map[string]action {
 		"pull":           taking(s.pull),
 		"pull_from":      taking(s.pullFrom),
 		"poll":           taking(s.poll),
+		"commit":         taking(s.commit),
 		"stop":           taking(s.stop),
 		"create_topic":   taking(s.createTopic),
 		"delete_topic":   taking(s.deleteTopic),

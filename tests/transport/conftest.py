@@ -28,9 +28,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
     unseen: list[dict[str, Any]] = []
-    with asyncio.Runner(
-        loop_factory=_factory(str(pyfuncitem.callspec.params["loop_name"]))
-    ) as runner:
+    loop_name = str(pyfuncitem.callspec.params["loop_name"])
+    with asyncio.Runner(loop_factory=_factory(loop_name)) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: unseen.append(context))
         runner.run(asyncio.wait_for(test(**given), TEST_TIMEOUT_S))
     assert unseen == []

@@ -6,16 +6,17 @@ import pytest
 
 from cometmq.protocol.command import Command, Request, Response
 from cometmq.transport.connection import Connection
+from cometmq.transport.dial import connect
 
 from .peers import ECHO, Peer, framed, serving, until
 
 KIB, MIB = 1024, 1024**2
 ANSWER_BYTES = 10_000
-REQUESTS = 5_000
+REQUESTS = 3_000
 OUTPUT_HIGH = 64 * KIB
 SOCKET_BUFFERS = 8 * MIB
 """More than a kernel keeps for one loopback connection, and far less than what was asked for."""
-SMALL_RECEIVE_BUFFER = 4 * KIB
+SMALL_RECEIVE_BUFFER = 32 * KIB
 
 
 class Counting:
@@ -137,3 +138,16 @@ async def test_only_so_many_requests_of_one_peer_are_at_work() -> None:
 
     assert peak == 10
     assert sorted(answer.opaque for answer in answers) == list(range(1000))
+
+
+async def test_two_ends_that_both_have_much_to_say_do_not_wait_for_each_other() -> None:
+    """The client writes more than buffers hold, and so does the server in its answers."""
+    body = bytes(4 * MIB)
+    async with serving() as (_, address):
+        connection = await connect(str(address))
+        answers = await asyncio.gather(
+            *(connection.request(Request(ECHO, {}, body), 20.0) for _ in range(10))
+        )
+        connection.close()
+
+    assert [len(answer.body) for answer in answers] == [len(body)] * 10

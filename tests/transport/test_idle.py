@@ -9,7 +9,9 @@ from cometmq.protocol.command import Request, Response
 
 from .peers import ECHO, Peer, echo, framed, serving, until
 
-IDLE_S = 0.4
+IDLE_S = 0.8
+PACE_S = 0.1
+ROUNDS = 12
 SOON_S = 5.0
 
 
@@ -24,7 +26,7 @@ async def test_a_silent_connection_is_closed_and_said_to_be(
             assert await asyncio.wait_for(peer.rest(), SOON_S) == []
 
     assert loop.time() - began >= IDLE_S * 0.9
-    assert any("idle for 0.4 s" in record.message for record in caplog.records)
+    assert any("idle for 0.8 s" in record.message for record in caplog.records)
 
 
 async def test_a_connection_that_was_in_use_is_closed_once_it_falls_silent() -> None:
@@ -35,15 +37,14 @@ async def test_a_connection_that_was_in_use_is_closed_once_it_falls_silent() -> 
         assert server.connections == set()
 
 
-@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01"], ids=["plain", "handshake"])
-async def test_a_peer_that_never_completes_a_frame_is_closed(first: bytes) -> None:
+async def test_a_peer_that_never_completes_a_frame_is_closed() -> None:
     """Byte by byte, it always seems to be about to say something."""
-    frame = first + framed(ECHO, 1, bytes(100_000))
+    frame = framed(ECHO, 1, bytes(100_000))
 
     async def dribble(peer: Peer) -> None:
         for byte in frame:
             await peer.send(bytes([byte]))
-            await asyncio.sleep(IDLE_S / 40)
+            await asyncio.sleep(PACE_S / 10)
 
     async with serving(idle_s=IDLE_S) as (_, address):
         with await Peer.to(address) as peer:
@@ -70,10 +71,10 @@ async def test_a_peer_that_never_reads_is_closed_however_much_it_asks() -> None:
 async def test_a_peer_that_asks_now_and_then_stays() -> None:
     async with serving(idle_s=IDLE_S) as (_, address):
         with await Peer.to(address) as peer:
-            for number in range(10):
+            for number in range(ROUNDS):
                 await peer.send(framed(ECHO, number))
                 assert (await peer.answer()).opaque == number
-                await asyncio.sleep(IDLE_S / 4)
+                await asyncio.sleep(PACE_S)
 
 
 async def test_a_peer_that_is_only_told_things_and_reads_them_stays() -> None:
@@ -81,17 +82,17 @@ async def test_a_peer_that_is_only_told_things_and_reads_them_stays() -> None:
         with await Peer.to(address) as peer:
             await until(lambda: server.connections)
             (connection,) = server.connections
-            for _ in range(10):
+            for _ in range(ROUNDS):
                 connection.tell(Request(40))
                 assert (await peer.answer()).code == 40
-                await asyncio.sleep(IDLE_S / 4)
+                await asyncio.sleep(PACE_S)
             assert connection.is_open
 
 
 async def test_a_large_answer_read_slowly_but_steadily_gets_through() -> None:
     async with serving({ECHO: echo}, idle_s=IDLE_S, output_bytes_high=65536) as (_, address):
         with await Peer.to(address) as peer:
-            for number in range(8):
-                await peer.send(framed(ECHO, number, bytes(2_000_000)))
-                await asyncio.sleep(IDLE_S / 4)
+            for number in range(ROUNDS):
+                await peer.send(framed(ECHO, number, bytes(1_000_000)))
+                await asyncio.sleep(PACE_S)
                 assert (await peer.answer()).opaque == number

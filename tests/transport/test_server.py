@@ -106,7 +106,7 @@ async def test_one_server_listens_at_several_addresses() -> None:
 
 
 async def test_an_address_without_server_is_named() -> None:
-    with pytest.raises(ConnectFailed, match="cannot connect to 127.0.0.1:1: "):
+    with pytest.raises(ConnectFailed, match=r"cannot connect to 127\.0\.0\.1:1: "):
         await connect("127.0.0.1:1")
 
 

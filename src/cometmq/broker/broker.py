@@ -1,13 +1,16 @@
 """A broker put together: the store, the tables, the handlers, and what runs by the clock."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.protocol.host import Host
+from cometmq.protocol.scan import split_queue_key
 from cometmq.store.config import StoreConfig
 from cometmq.store.config_file import ConfigFile
+from cometmq.store.disk import Disk
 from cometmq.store.errors import StoreFailed
 from cometmq.store.message_store import MessageStore
 from cometmq.store.turns import LoopTurns
@@ -16,6 +19,7 @@ from cometmq.transport.limits import Limits
 from cometmq.transport.server import Server
 from cometmq.transport.tls import TlsMode, listening_context
 
+from .admin import admin_handlers
 from .clients import Clients
 from .config import FAST_PORT_DISTANCE, BrokerConfig
 from .context import Context
@@ -48,13 +52,16 @@ class Broker:
         store_config: StoreConfig,
         *,
         clock: Clock | None = None,
+        disk: Disk | None = None,
         on_failure: Callable[[StoreFailed], None] | None = None,
     ) -> None:
         self._config = config
         self._store_config = store_config
         self._clock = clock or SystemClock()
+        self._disk = disk or Disk()
         self._on_failure = on_failure
         self._context: Context | None = None
+        self._inbox: Inbox | None = None
         self._delays: Delays | None = None
         self._server: Server | None = None
         self._registration: Registration | None = None
@@ -97,7 +104,7 @@ class Broker:
             raise
         self._start_clockwork()
         self._registration = Registration(self._context)
-        self._context.topics.on_change = self._registration.changed
+        self._context.topics.on_change = self._topics_changed
         await self._registration.start()
         log.info("broker %s serves at %s", config.name, address)
 
@@ -117,7 +124,11 @@ class Broker:
 
     def _open_store(self, address: Host) -> MessageStore:
         store = MessageStore(
-            self._store_config, host=address, clock=self._clock, on_failure=self._on_failure
+            self._store_config,
+            host=address,
+            disk=self._disk,
+            clock=self._clock,
+            on_failure=self._on_failure,
         )
         report = store.open()
         log.info(
@@ -135,12 +146,14 @@ class Broker:
             group = groups.get(name)
             return group is None or group.notify_consumer_ids_changed_enable
 
+        topics = Topics(config, levels, self._file("topics"), clock)
+        topics.adopt(split_queue_key(key) for key, _ in store.queues)
         return Context(
             config=config,
             store=store,
             turns=LoopTurns(store, self._arrived),
             clock=clock,
-            topics=Topics(config, levels, self._file("topics"), clock),
+            topics=topics,
             groups=groups,
             offsets=ConsumerOffsets(self._file("consumerOffset"), clock),
             clients=Clients(notifies),
@@ -152,17 +165,18 @@ class Broker:
         )
 
     def _build_handlers(self, context: Context) -> dict[int, Handler]:
-        inbox = Inbox(context.store, context.turns, context.stats)
+        self._inbox = inbox = Inbox(context)
         retries = Retries(context, inbox)
         self._delays = Delays(context.store, inbox, context.clock, self._file("delayOffset"))
         parts = (
             Sends(context, inbox, retries), retries, Pulls(context), Sessions(context),
             Positions(context), Queries(context),
         )  # fmt: skip
-        return {code: handler for part in parts for code, handler in part.handlers().items()}
+        served = {code: handler for part in parts for code, handler in part.handlers().items()}
+        return {**served, **admin_handlers(context, inbox, self._delays)}
 
     def _file(self, name: str) -> ConfigFile:
-        return ConfigFile(self._store_config.root / "config" / f"{name}.json")
+        return ConfigFile(self._store_config.root / "config" / f"{name}.json", self._disk)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -170,6 +184,14 @@ class Broker:
         if self._context is not None and self._delays is not None:
             self._context.waiting_pulls.arrived(queues)
             self._delays.arrived(queues)
+
+    def _topics_changed(self) -> None:
+        """Tell NameServers, and save before the turn's answers leave: nobody may be told that
+        a message is stored in a topic that a restart does not know."""
+        assert self._context is not None
+        assert self._registration is not None
+        self._registration.changed()
+        asyncio.get_running_loop().call_soon(self._context.topics.save)
 
     def _closed(self, connection: Connection) -> None:
         if self._context is not None:
@@ -229,11 +251,22 @@ class Broker:
             self._delays.stop()
         if self._context is not None:
             self._context.waiting_pulls.stop()
+        if self._inbox is not None:
+            await self._inbox.close()
         if self._server is not None:
             await self._server.stop()
-        if self._context is not None and self._delays is not None:
-            self._save_tables()
-            self._save_offsets()
-            self._delays.save()
         if self._store is not None:
-            self._store.close()
+            try:
+                self._save_everything(self._store)
+            finally:
+                self._store.close()
+
+    def _save_everything(self, store: MessageStore) -> None:
+        if self._context is None or self._delays is None:
+            return
+        self._save_tables()
+        self._save_offsets()
+        # How far the delays have come may be saved as far as the disk has what they delivered.
+        with contextlib.suppress(StoreFailed):
+            store.flush()
+        self._delays.save()

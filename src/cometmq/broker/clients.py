@@ -17,6 +17,14 @@ from cometmq.protocol.subscription import SubscriptionData
 from cometmq.transport.connection import Connection
 
 log = logging.getLogger(__name__)
+MEMBERSHIPS_MAX = 200_000
+"""Of clients in groups, producers and consumers together."""
+SUBSCRIPTIONS_MAX = 200_000
+"""Of all groups that are online together."""
+
+
+class NoRoom(Exception):
+    """More clients or subscriptions than are kept; the text says which."""
 
 
 class Member(msgspec.Struct):
@@ -27,6 +35,9 @@ class Member(msgspec.Struct):
     seen_ms: int
 
 
+Members = dict[Connection, Member]
+
+
 class ConsumerGroup(msgspec.Struct):
     """A consumer group that is online."""
 
@@ -34,8 +45,10 @@ class ConsumerGroup(msgspec.Struct):
     consume_type: str
     message_model: str
     consume_from_where: str
-    members: dict[Connection, Member] = {}
+    members: Members = {}
     subscriptions: dict[str, SubscriptionData] = {}
+    fingerprint: int | None = None
+    """Of its last heartbeat: tells whether subscriptions changed."""
 
     def find(self, client_id: str) -> Member | None:
         return next((m for m in self.members.values() if m.client_id == client_id), None)
@@ -46,7 +59,11 @@ class Clients:
         """`notifies` tells whether a group's members want to hear of changes."""
         self._notifies = notifies
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[Connection, Member]] = {}
+        self._producers: dict[str, Members] = {}
+        self._joined: dict[Connection, list[tuple[str, Members]]] = {}
+        """Name and members of every group, of either kind, that a client is in."""
+        self._memberships = 0
+        self._subscriptions = 0
 
     # -- consumers -------------------------------------------------------------------------------
 
@@ -61,31 +78,38 @@ class Clients:
 
     def register_consumer(self, member: Member, data: ConsumerData, *, keep: bool) -> bool:
         """Take a heartbeat's word for a group; with `keep` its subscriptions stay as they are.
-        Whether anything changed."""
-        group = self._consumers.get(data.group_name)
-        if group is None:
-            group = ConsumerGroup(
-                data.group_name, data.consume_type, data.message_model, data.consume_from_where
-            )
-            self._consumers[data.group_name] = group
-        changed = member.connection not in group.members
-        group.members[member.connection] = member
+        Whether anything changed. NoRoom leaves everything as it was."""
+        group = self._consumers.get(data.group_name) or ConsumerGroup(
+            data.group_name, data.consume_type, data.message_model, data.consume_from_where
+        )
+        wanted = [] if keep else data.subscription_data_set
+        self._require_room(group, wanted)
+        changed = self._join(group.name, group.members, member)
+        self._consumers[group.name] = group
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
         if not keep:
-            changed |= _update_subscriptions(group, data.subscription_data_set)
+            before = len(group.subscriptions)
+            changed |= _update_subscriptions(group, wanted)
+            self._subscriptions += len(group.subscriptions) - before
         if changed:
             log.info("group %s has %d members", group.name, len(group.members))
             self._notify(group)
         return changed
 
+    def _require_room(self, group: ConsumerGroup, wanted: list[SubscriptionData]) -> None:
+        growth = len(wanted) - len(group.subscriptions)
+        if self._subscriptions + growth > SUBSCRIPTIONS_MAX and growth > 0:
+            raise NoRoom(f"there are {self._subscriptions} subscriptions already")
+
     def unregister_consumer(self, name: str, connection: Connection) -> None:
         group = self._consumers.get(name)
-        if group is None or group.members.pop(connection, None) is None:
+        if group is None or not self._leave(name, group.members, connection):
             return
         if not group.members:
             del self._consumers[name]
+            self._subscriptions -= len(group.subscriptions)
         log.info("group %s has %d members", name, len(group.members))
         self._notify(group)
 
@@ -102,33 +126,58 @@ class Clients:
         return {name: list(members.values()) for name, members in self._producers.items()}
 
     def register_producer(self, name: str, member: Member) -> None:
-        self._producers.setdefault(name, {})[member.connection] = member
+        """Take a heartbeat's word for a group. NoRoom leaves everything as it was."""
+        members = self._producers.get(name, {})
+        self._join(name, members, member)
+        self._producers[name] = members
 
     def unregister_producer(self, name: str, connection: Connection) -> None:
         members = self._producers.get(name)
-        if members is not None:
-            members.pop(connection, None)
-            if not members:
-                del self._producers[name]
+        if members is not None and self._leave(name, members, connection) and not members:
+            del self._producers[name]
 
-    # -- end -------------------------------------------------------------------------------------
+    # -- memberships -----------------------------------------------------------------------------
+
+    def _join(self, name: str, members: Members, member: Member) -> bool:
+        """Whether the client is new in the group."""
+        is_new = member.connection not in members
+        if is_new:
+            if self._memberships >= MEMBERSHIPS_MAX:
+                raise NoRoom(f"there are {self._memberships} members of groups already")
+            self._memberships += 1
+            self._joined.setdefault(member.connection, []).append((name, members))
+        members[member.connection] = member
+        return is_new
+
+    def _leave(self, name: str, members: Members, connection: Connection) -> bool:
+        """Whether the client was in the group."""
+        if members.pop(connection, None) is None:
+            return False
+        self._memberships -= 1
+        joined = self._joined[connection]
+        joined[:] = [pair for pair in joined if pair[1] is not members]
+        if not joined:
+            del self._joined[connection]
+        return True
 
     def forget(self, connection: Connection) -> None:
         """The connection closed."""
-        for name, group in list(self._consumers.items()):
-            if connection in group.members:
-                self.unregister_consumer(name, connection)
-        for name, members in list(self._producers.items()):
-            if connection in members:
+        for name, members in list(self._joined.get(connection, ())):
+            if self._producers.get(name) is members:
                 self.unregister_producer(name, connection)
+            else:
+                self.unregister_consumer(name, connection)
 
     def expire(self, before_ms: int) -> None:
         """Part with clients that have not been heard of since; they are not there any more."""
-        tables = [group.members for group in self._consumers.values()]
-        tables += self._producers.values()
-        silent = {c for table in tables for c, m in table.items() if m.seen_ms < before_ms}
+        silent = [
+            connection
+            for connection, joined in self._joined.items()
+            if any(members[connection].seen_ms < before_ms for _, members in joined)
+        ]
         for connection in silent:
             log.warning("%s is silent and taken for gone", connection.peer)
+            self.forget(connection)
             connection.close()
 
 

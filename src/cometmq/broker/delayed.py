@@ -10,7 +10,8 @@ from cometmq.protocol.message import Message, StoredMessage
 from cometmq.protocol.properties import (
     RECORD_CRC,
     decode_properties,
-    encode_properties,
+    property_value,
+    with_property,
     without_property,
 )
 
@@ -20,27 +21,23 @@ DELAY = "DELAY"
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE = "REAL_QID"
 _MARK = b"DELAY\x01"
-_TIMER_MARKS = (b"TIMER_DELAY_MS\x01", b"TIMER_DELIVER_MS\x01", b"TIMER_DELAY_SEC\x01")
+_TIMERS = (b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC")
 
 
 def delayed(message: Message, levels: int) -> Message:
     """The message itself, or the form in which it waits if it carries a delay level."""
     if _MARK not in message.properties or message.topic == SCHEDULE_TOPIC:
         return message
-    properties = decode_properties(message.properties)
-    properties.pop(RECORD_CRC, None)
-    level = _level(properties.get(DELAY, ""))
+    level = min(_level(property_value(message.properties, DELAY.encode())), levels)
     if level <= 0:
         return message
-    level = min(level, levels)
-    properties[DELAY] = str(level)
-    properties[REAL_TOPIC] = message.topic
-    properties[REAL_QUEUE] = str(message.queue_id)
+    properties = message.properties
+    for name, value in (
+        (DELAY, str(level)), (REAL_TOPIC, message.topic), (REAL_QUEUE, str(message.queue_id)),
+    ):  # fmt: skip
+        properties = with_property(properties, name.encode(), value.encode())
     return msgspec.structs.replace(
-        message,
-        topic=SCHEDULE_TOPIC,
-        queue_id=level - 1,
-        properties=encode_properties(properties),
+        message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties
     )
 
 
@@ -69,8 +66,13 @@ def due(stored: StoredMessage, born_host: bytes) -> Message | None:
 
 def wants_timer(properties: bytes) -> bool:
     """Whether a message asks for a time of its own instead of a level."""
-    return b"TIMER_DEL" in properties and any(mark in properties for mark in _TIMER_MARKS)
+    return b"TIMER_DEL" in properties and any(
+        property_value(properties, name) is not None for name in _TIMERS
+    )
 
 
-def _level(text: str) -> int:
-    return int(text) if text.lstrip("-").isdigit() else 0
+def _level(text: bytes | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0

@@ -7,6 +7,7 @@ from cometmq.clock import Clock
 from cometmq.protocol.data_version import DataVersion
 from cometmq.protocol.group_config import GroupConfig, GroupConfigs
 from cometmq.protocol.names import check_topic
+from cometmq.protocol.topic_config import PERM_READ
 from cometmq.store.config_file import ConfigFile
 
 from .config import BrokerConfig
@@ -68,10 +69,30 @@ class Groups(Persistent):
         self._put(GroupConfig(name))
         return self._table[name]
 
-    def update(self, group: GroupConfig) -> None:
-        """Create or change a group as an operator wants it. ValueError when it cannot be."""
-        check_group(group.group_name)
-        self._put(group)
+    def update(self, *groups: GroupConfig) -> None:
+        """Create or change groups as an operator wants them. ValueError when one of them cannot
+        be; then all stay as they are."""
+        for group in groups:
+            check_group(group.group_name)
+        for group in groups:
+            self._put(group)
+        self.save()
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Whether an operator lets a group read a topic."""
+        if not self._forbidden:
+            return True
+        return not self._forbidden.get(group, {}).get(topic, 0) & PERM_READ
+
+    def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
+        topics = self._forbidden.setdefault(group, {})
+        topics[topic] = topics.get(topic, 0) & ~PERM_READ | (0 if readable else PERM_READ)
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[group]
+        self.version = self.version.next(self._clock.now_ms())
+        self.touch()
         self.save()
 
     def delete(self, name: str) -> bool:
@@ -91,6 +112,8 @@ class Groups(Persistent):
 
 def check_group(name: str) -> str:
     """The name itself, or IllegalMessage with the rule that it breaks."""
+    if not name:
+        raise ValueError("a group needs a name")
     if len(name) > GROUP_CHARS_MAX:
         raise ValueError(f"group {name[:40]!r}… is longer than {GROUP_CHARS_MAX} characters")
     # Its retry topic must be a possible name, too.

@@ -1,5 +1,6 @@
 """The one way of messages into the store, whoever brings them: clients, retries, due delays."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from cometmq.protocol.codes import ResponseCode
@@ -13,43 +14,61 @@ from cometmq.store.errors import (
     WaitersFull,
     WaitTimeout,
 )
-from cometmq.store.message_store import MessageStore
-from cometmq.store.turns import LoopTurns
 from cometmq.transport.connection import Refusal
 
+from .context import Context
 from .delayed import delayed
-from .stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, Stats
+from .stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 
 Settled = Callable[[ResponseCode, str | None], None]
+_CLOSE_POLL_S = 0.005
 
 
 class Inbox:
-    def __init__(self, store: MessageStore, turns: LoopTurns, stats: Stats) -> None:
-        self._store = store
-        self._turns = turns
-        self._stats = stats
-        self._levels = len(store.config.delays_ms())
-        self._waits = store.config.flush is FlushMode.SYNC
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._store = context.store
+        self._turns = context.turns
+        self._stats = context.stats
+        self._levels = len(context.store.config.delays_ms())
+        self._sync = context.store.config.flush is FlushMode.SYNC
+        self._closed = False
         self.waiting = 0
-        """Messages or batches that wait for the disk."""
+        """Messages or batches that wait for the end of their turn, or for the disk."""
 
     def put(self, messages: Sequence[Message], settled: Settled) -> list[Appended]:
         """Append messages; `settled` is told when they may be acknowledged. Refusal if not."""
         levels = self._levels
+        if self._closed:
+            raise _refusal(StoreClosed("the broker is stopping"))
+        if self._sync and self.waiting >= self._context.config.sends_waiting_max:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"[REJECTREQUEST]{self.waiting} sends wait for the disk, start flow control",
+            )
         try:
             placed = self._store.append_all([delayed(message, levels) for message in messages])
         except (AppendRefused, IllegalMessage, StoreClosed) as error:
             self._stats.put_failed.total += len(messages)
+            # Those of a batch before the one that was refused are in the log, and are read.
+            self._turns.appended(lambda _: None)
             raise _refusal(error) from None
         self._count(messages, placed)
-        self.waiting += self._waits
+        self.waiting += 1
 
         def done(error: BaseException | None) -> None:
-            self.waiting -= self._waits
+            self.waiting -= 1
             settled(*_outcome(error))
 
         self._turns.appended(done)
         return placed
+
+    async def close(self) -> None:
+        """Take nothing more, and let all who wait have their answers. Each wait ends by itself
+        after the time that a sync may take."""
+        self._closed = True
+        while self.waiting:
+            await asyncio.sleep(_CLOSE_POLL_S)
 
     def _count(self, messages: Sequence[Message], placed: list[Appended]) -> None:
         stats, size = self._stats, sum(appended.size for appended in placed)

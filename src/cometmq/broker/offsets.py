@@ -15,6 +15,8 @@ from cometmq.store.config_file import ConfigFile
 
 from .persistent import Persistent
 
+OFFSETS_MAX = 5_000_000
+"""Queues of all groups together, committed and pulled; no further one is taken."""
 _SEPARATOR = "@"
 Table = dict[str, dict[int, int]]
 
@@ -37,17 +39,39 @@ class ConsumerOffsets(Persistent):
         self._resets = saved.reset_offset_table
         self._version = saved.data_version or DataVersion(0, clock.now_ms(), 0)
         self._clock = clock
+        self._count = 0
+        self._recount()
 
     def content(self) -> OffsetTables:
-        self._version = self._version.next(self._clock.now_ms())
         return OffsetTables(self._offsets, self._pulled, self._resets, self._version)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def save(self) -> None:
+        if self._changed:
+            self._version = self._version.next(self._clock.now_ms())
+        super().save()
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Take what a group tells; False when there is no room for one more queue."""
         key = _key(topic, group)
         if self._resets and queue_id in self._resets.get(key, ()):
-            return
-        self._offsets.setdefault(key, {})[queue_id] = offset
+            return True
         self.touch()
+        return self._put(self._offsets, key, queue_id, offset)
+
+    def _put(self, table: Table, key: str, queue_id: int, offset: int) -> bool:
+        queues = table.get(key)
+        if queues is None or queue_id not in queues:
+            if self._count >= OFFSETS_MAX:
+                return False
+            self._count += 1
+            queues = table.setdefault(key, {})
+        queues[queue_id] = offset
+        return True
+
+    def _recount(self) -> None:
+        self._count = sum(
+            len(queues) for table in (self._offsets, self._pulled) for queues in table.values()
+        )
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         key = _key(topic, group)
@@ -59,8 +83,8 @@ class ConsumerOffsets(Persistent):
         return self._offsets.get(_key(topic, group), {}).get(queue_id)
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember from where a queue was last read."""
-        self._pulled.setdefault(_key(topic, group), {})[queue_id] = offset
+        """Remember from where a queue was last read, as long as there is room."""
+        self._put(self._pulled, _key(topic, group), queue_id, offset)
 
     def last_pulled(self, group: str, topic: str, queue_id: int) -> int | None:
         return self._pulled.get(_key(topic, group), {}).get(queue_id)
@@ -69,7 +93,9 @@ class ConsumerOffsets(Persistent):
         """Send a group elsewhere: its next pull learns of it."""
         key = _key(topic, group)
         self._resets.setdefault(key, {})[queue_id] = offset
-        self._offsets.setdefault(key, {})[queue_id] = offset
+        queues = self._offsets.setdefault(key, {})
+        self._count += queue_id not in queues
+        queues[queue_id] = offset
         self.touch()
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -86,6 +112,11 @@ class ConsumerOffsets(Persistent):
         self.touch()
         return offset
 
+    def queues_of(self, group: str, topic: str) -> dict[int, int]:
+        """Where a group is in each queue of a topic that it has read."""
+        key = _key(topic, group)
+        return {**self._offsets.get(key, {}), **self._resets.get(key, {})}
+
     def topics_of(self, group: str) -> list[str]:
         return [topic for topic, owner in self._pairs() if owner == group]
 
@@ -98,6 +129,7 @@ class ConsumerOffsets(Persistent):
             found = self._offsets.get(_key(topic, source))
             if found is not None:
                 self._offsets[_key(topic, target)] = dict(found)
+        self._recount()
         self.touch()
 
     def forget_group(self, group: str) -> None:
@@ -110,6 +142,7 @@ class ConsumerOffsets(Persistent):
         for table in (self._offsets, self._pulled, self._resets):
             for key in [key for key in table if chosen(*_split(key))]:
                 del table[key]
+        self._recount()
         self.touch()
 
     def _pairs(self) -> Iterator[tuple[str, str]]:

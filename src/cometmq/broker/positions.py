@@ -87,9 +87,10 @@ class Positions:
                 f"queue {fields.queue_id} of {fields.topic}, offset {fields.commit_offset}: "
                 f"the topic has {queues} queues and offsets begin at 0",
             )
-        context.offsets.commit(
+        if not context.offsets.commit(
             fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset
-        )
+        ):
+            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many consumer offsets are kept already")
         return Response()
 
     def all_offsets(self, _: Connection, __: Command) -> Response:

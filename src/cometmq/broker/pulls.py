@@ -38,7 +38,7 @@ _CODES = {
 }
 
 # What kind of thing a group may not read (`forbiddenType`).
-_BROKER, _GROUP, _TOPIC, _BROADCAST = "1", "2", "3", "4"
+_BROKER, _GROUP, _TOPIC, _BROADCAST, _SUBSCRIPTION = "1", "2", "3", "4", "5"
 
 
 class _Pull(NamedTuple):
@@ -94,6 +94,12 @@ class Pulls:
             )
         if not group.consume_enable:
             raise _forbidden(_GROUP, f"subscription group no permission, {fields.consumer_group}")
+        if not context.groups.may_read(fields.consumer_group, fields.topic):
+            raise _forbidden(
+                _SUBSCRIPTION,
+                f"the consumer group[{fields.consumer_group}] is forbidden for "
+                f"topic[{fields.topic}]",
+            )
         return group
 
     def _check_topic(self, connection: Connection, fields: PullFields) -> None:

@@ -48,7 +48,8 @@ class Queries:
         return Response(fields=answer_fields, body=self._records(messages))
 
     def _records(self, messages: list[StoredMessage]) -> list[memoryview]:
-        """As many of the messages, as they are stored, as an answer may hold."""
+        """As many of the newest messages, as they are stored, as an answer may hold; the oldest
+        of them first, as RocketMQ answers."""
         records: list[memoryview] = []
         size = 0
         for message in messages:
@@ -56,7 +57,7 @@ class Queries:
             if record is not None and (not records or size + len(record) <= ANSWER_BYTES_MAX):
                 records.append(record)
                 size += len(record)
-        return records
+        return records[::-1]
 
     def by_offset(self, _: Connection, command: Command) -> Response:
         offset = command.fields(ViewMessageFields).offset

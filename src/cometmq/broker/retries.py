@@ -14,8 +14,13 @@ from cometmq.protocol.host import pack_host
 from cometmq.protocol.message import Message, StoredMessage
 from cometmq.protocol.message_id import offset_id
 from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from cometmq.protocol.properties import encode_properties, without_property
-from cometmq.protocol.topic_config import PERM_WRITE
+from cometmq.protocol.properties import (
+    RECORD_CRC,
+    property_value,
+    with_property,
+    without_property,
+)
+from cometmq.protocol.topic_config import PERM_WRITE, TopicConfig
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
@@ -23,8 +28,8 @@ from .delayed import DELAY
 from .inbox import Inbox
 from .stats import SEND_BACK_NUMS
 
-RETRY_TOPIC = "RETRY_TOPIC"
-ORIGIN_ID = "ORIGIN_MESSAGE_ID"
+RETRY_TOPIC = b"RETRY_TOPIC"
+ORIGIN_ID = b"ORIGIN_MESSAGE_ID"
 FIRST_RETRY_LEVEL = 3
 DEAD_LETTER_QUEUES = 1
 _KNOWS_ATTEMPTS = 121
@@ -43,7 +48,7 @@ class Retries:
         """A consumer failed at a message of this broker."""
         context = self._context
         fields = command.fields(SendBackFields)
-        group = self._group(fields.group)
+        group = self.group(fields.group)
         if not context.config.permission & PERM_WRITE:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
@@ -51,13 +56,24 @@ class Retries:
             )
         if group.retry_queue_nums <= 0:
             return Response()
-        self._writable_retry_topic(group)
+        retry_topic = self._writable_retry_topic(group)
         failed = context.store.message_at(fields.offset)
         if failed is None:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {fields.offset}"
             )
-        again = self._again(failed, group, fields, _attempts_max(fields, command, group))
+        again = _again(failed)
+        if fields.delay_level < 0 or failed.reconsume_times >= _attempts_max(
+            fields, command, group
+        ):
+            again.topic = self._dead_letter_topic(group)
+        else:
+            level = fields.delay_level or FIRST_RETRY_LEVEL + failed.reconsume_times
+            again.topic = retry_topic.topic_name
+            # An operator may have given the group more queues than its topic has.
+            queues = max(1, min(group.retry_queue_nums, retry_topic.read_queue_nums))
+            again.queue_id = random.randrange(queues)  # noqa: S311 - spreads load
+            again.properties = with_property(again.properties, DELAY.encode(), b"%d" % level)
         self._count(failed, fields)
 
         def settled(code: ResponseCode, remark: str | None) -> None:
@@ -70,7 +86,7 @@ class Retries:
         """A message that a consumer sends to its retry topic by itself: to the dead letters if it
         was tried too often, or if the group consumes in order and has given up on it."""
         name = message.topic.removeprefix(RETRY_PREFIX)
-        group = self._group(name)
+        group = self.group(name)
         limit = group.retry_max_times
         if version >= _KNOWS_ATTEMPTS and attempts_max >= 0:
             limit = attempts_max
@@ -82,36 +98,7 @@ class Retries:
         message.properties = without_property(message.properties, DELAY.encode())
         return message
 
-    def _again(
-        self, failed: StoredMessage, group: GroupConfig, fields: SendBackFields, attempts_max: int
-    ) -> Message:
-        properties = failed.property_map()
-        properties.setdefault(RETRY_TOPIC, failed.topic)
-        properties["WAIT"] = "false"
-        if ORIGIN_ID not in properties:
-            host = pack_host(*failed.store_host)
-            properties[ORIGIN_ID] = offset_id(host, failed.physical_offset)
-        if fields.delay_level < 0 or failed.reconsume_times >= attempts_max:
-            topic, queue_id = self._dead_letter_topic(group), 0
-            properties.pop(DELAY, None)
-        else:
-            topic = RETRY_PREFIX + group.group_name
-            queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311 - spreads load
-            level = fields.delay_level or FIRST_RETRY_LEVEL + failed.reconsume_times
-            properties[DELAY] = str(level)
-        return Message(
-            topic=topic,
-            queue_id=queue_id,
-            body=failed.body,
-            properties=encode_properties(properties),
-            flag=failed.flag,
-            sys_flag=failed.sys_flag,
-            born_timestamp=failed.born_timestamp,
-            born_host=pack_host(*failed.born_host),
-            reconsume_times=failed.reconsume_times + 1,
-        )
-
-    def _group(self, name: str) -> GroupConfig:
+    def group(self, name: str) -> GroupConfig:
         group = self._context.groups.find(name)
         if group is None:
             raise Refusal(
@@ -121,7 +108,7 @@ class Retries:
             )
         return group
 
-    def _writable_retry_topic(self, group: GroupConfig) -> None:
+    def _writable_retry_topic(self, group: GroupConfig) -> TopicConfig:
         name = RETRY_PREFIX + group.group_name
         topic = self._context.topics.create_for_retry(name, group.retry_queue_nums)
         if topic is None:
@@ -130,6 +117,7 @@ class Retries:
             raise Refusal(
                 ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
             )
+        return topic
 
     def _dead_letter_topic(self, group: GroupConfig) -> str:
         name = DEAD_LETTER_PREFIX + group.group_name
@@ -138,9 +126,34 @@ class Retries:
         return name
 
     def _count(self, failed: StoredMessage, fields: SendBackFields) -> None:
-        origin = failed.property_map().get(RETRY_TOPIC, failed.topic)
+        origin = (property_value(failed.properties, RETRY_TOPIC) or b"").decode(errors="replace")
+        if self._context.topics.get(origin) is None:  # Its sender may have made it up.
+            origin = failed.topic
         key = f"{origin}@{fields.group}"
         self._context.stats.meter(SEND_BACK_NUMS, key).total += 1
+
+
+def _again(failed: StoredMessage) -> Message:
+    """The message once more, with where it was first, and without a delay of its own."""
+    properties = failed.properties
+    for name in (RECORD_CRC, DELAY):
+        properties = without_property(properties, name.encode())
+    if property_value(properties, RETRY_TOPIC) is None:
+        properties = with_property(properties, RETRY_TOPIC, failed.topic.encode())
+    if property_value(properties, ORIGIN_ID) is None:
+        first_id = offset_id(pack_host(*failed.store_host), failed.physical_offset)
+        properties = with_property(properties, ORIGIN_ID, first_id.encode())
+    return Message(
+        topic=failed.topic,
+        queue_id=0,
+        body=failed.body,
+        properties=with_property(properties, b"WAIT", b"false"),
+        flag=failed.flag,
+        sys_flag=failed.sys_flag,
+        born_timestamp=failed.born_timestamp,
+        born_host=pack_host(*failed.born_host),
+        reconsume_times=failed.reconsume_times + 1,
+    )
 
 
 def _attempts_max(fields: SendBackFields, command: Command, group: GroupConfig) -> int:

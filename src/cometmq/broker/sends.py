@@ -12,9 +12,13 @@ from cometmq.protocol.host import pack_host
 from cometmq.protocol.message import Appended, Message
 from cometmq.protocol.message_id import UniqueIds, offset_id
 from cometmq.protocol.names import RETRY_PREFIX, check_topic
-from cometmq.protocol.properties import PROPERTIES_BYTES_MAX, UNIQUE_KEY, without_property
+from cometmq.protocol.properties import (
+    PROPERTIES_BYTES_MAX,
+    UNIQUE_KEY,
+    property_value,
+    without_property,
+)
 from cometmq.protocol.topic_config import PERM_WRITE, TopicConfig
-from cometmq.store.config import FlushMode
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
@@ -23,11 +27,12 @@ from .inbox import Inbox
 from .retries import Retries
 from .topics import NOT_FOR_CLIENTS
 
-_UNIQUE_KEY_MARK = UNIQUE_KEY.encode() + b"\x01"
-_TRANSACTION_MARK = b"TRAN_MSG\x01true"
-_NO_WAIT_MARK = b"WAIT\x01false"
-_CLUSTER_MARK = b"CLUSTER\x01"
+_UNIQUE_KEY = UNIQUE_KEY.encode()
+_TRANSACTION = b"TRAN_MSG"
+_WAIT = b"WAIT"
+_CLUSTER = b"CLUSTER"
 _POP_CHECKPOINT = b"POP_CK"
+_NO_FIELDS: dict[str, str] = {}
 AnyFields = SendFields | SendFieldsLong
 
 
@@ -38,7 +43,6 @@ class Sends:
         self._retries = retries
         self._store_host = pack_host(*context.address)
         self._unique_ids = UniqueIds(self._store_host[:-4], random.getrandbits(32))
-        self._sync = context.store.config.flush is FlushMode.SYNC
 
     def handlers(self) -> Handlers:
         return {
@@ -54,11 +58,6 @@ class Sends:
         return self._send(connection, command, command.fields(SendFieldsLong))
 
     def _send(self, connection: Connection, command: Command, fields: AnyFields) -> Response | None:
-        if self._sync and self._inbox.waiting >= self._context.config.sends_waiting_max:
-            raise Refusal(
-                ResponseCode.SYSTEM_BUSY,
-                f"[REJECTREQUEST]{self._inbox.waiting} sends wait for the disk, start flow control",
-            )
         topic = self._checked_topic(connection, fields)
         message = Message(
             topic=fields.topic,
@@ -80,6 +79,10 @@ class Sends:
     def _checked_topic(self, connection: Connection, fields: AnyFields) -> TopicConfig:
         config, topics = self._context.config, self._context.topics
         name = fields.topic
+        if name in NOT_FOR_CLIENTS:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
+            )
         topic = topics.get(name)
         if topic is None:
             topic = self._new_topic(connection, fields)
@@ -87,10 +90,6 @@ class Sends:
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._context.address.ip}] sending message is forbidden",
-            )
-        if name in NOT_FOR_CLIENTS:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
             )
         return topic
 
@@ -102,6 +101,7 @@ class Sends:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         topics = self._context.topics
         if name.startswith(RETRY_PREFIX):
+            self._retries.group(name.removeprefix(RETRY_PREFIX))
             topic = topics.create_for_retry(name, 1)
         else:
             topic = topics.create_for_send(
@@ -119,21 +119,22 @@ class Sends:
     def _put_one(
         self, connection: Connection, command: Command, message: Message, fields: AnyFields
     ) -> Response | None:
-        properties = without_property(message.properties, _POP_CHECKPOINT)
-        self._refuse_unsupported(properties)
-        message.properties = self._completed(properties)
+        message.properties = without_property(message.properties, _POP_CHECKPOINT)
+        self._refuse_unsupported(message)
+        message.properties = self._completed(message.properties)
         if message.topic.startswith(RETRY_PREFIX):
             message = self._retries.redirected(message, fields.max_reconsume_times, command.version)
         return self._put(connection, command, [message], message.properties)
 
-    def _refuse_unsupported(self, properties: bytes) -> None:
-        if _TRANSACTION_MARK in properties:
+    def _refuse_unsupported(self, message: Message) -> None:
+        # What is flagged as prepared or rolled back would be taken, but never handed out.
+        if not flags.is_queued(message.sys_flag) or _is_transaction(message.properties):
             raise Refusal(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._context.address.ip}] sending transaction message is forbidden: "
                 "this version has no transactions",
             )
-        if wants_timer(properties):
+        if wants_timer(message.properties):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 "accurate timer message is not enabled: this version has delay levels only",
@@ -143,10 +144,10 @@ class Sends:
         """With what every stored message has: a unique id, and where it came in."""
         if properties and not properties.endswith(b"\x02"):
             properties += b"\x02"
-        if _UNIQUE_KEY_MARK not in properties:
+        if property_value(properties, _UNIQUE_KEY) is None:
             key = self._unique_ids.make(self._context.clock.now_ms())
-            properties += _UNIQUE_KEY_MARK + key.encode() + b"\x02"
-        if _CLUSTER_MARK not in properties:
+            properties += _UNIQUE_KEY + b"\x01" + key.encode() + b"\x02"
+        if property_value(properties, _CLUSTER) is None:
             config = self._context.config
             trace = "true" if config.trace_on else "false"
             properties += (
@@ -181,7 +182,7 @@ class Sends:
         except ProtocolError as error:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}") from None
         for message in messages:
-            self._refuse_unsupported(message.properties)
+            self._refuse_unsupported(message)
         return self._put(connection, command, messages, b"")
 
     # -- answers ---------------------------------------------------------------------------------
@@ -192,20 +193,23 @@ class Sends:
         placed: list[Appended] = []
         queue_id = messages[0].queue_id
         # A producer may ask not to wait for the disk (`waitStoreMsgOK` false).
-        waits = _NO_WAIT_MARK not in properties
+        waits = property_value(properties, _WAIT) != b"false"
+        unique_id = property_value(properties, _UNIQUE_KEY)
+        # What a sender that waits for the disk keeps here must not grow with its message.
+        command.body, command.encoded_fields = b"", _NO_FIELDS
 
         def settled(code: ResponseCode, remark: str | None) -> None:
             if waits:
-                fields = self._answer_fields(placed, queue_id, properties)
+                fields = self._answer_fields(placed, queue_id, unique_id)
                 connection.answer(command, Response(code, remark, fields))
 
         placed += self._inbox.put(messages, settled)
         if waits:
             return None
-        return Response(fields=self._answer_fields(placed, queue_id, properties))
+        return Response(fields=self._answer_fields(placed, queue_id, unique_id))
 
     def _answer_fields(
-        self, placed: list[Appended], queue_id: int, properties: bytes
+        self, placed: list[Appended], queue_id: int, unique_id: bytes | None
     ) -> dict[str, str]:
         host, config = self._store_host, self._context.config
         fields = {
@@ -215,11 +219,13 @@ class Sends:
             "MSG_REGION": config.region,
             "TRACE_ON": "true" if config.trace_on else "false",
         }
-        at = properties.find(_UNIQUE_KEY_MARK)
-        if at >= 0:
-            start = at + len(_UNIQUE_KEY_MARK)
-            fields["transactionId"] = properties[start : properties.find(b"\x02", start)].decode()
+        if unique_id is not None:
+            fields["transactionId"] = unique_id.decode()
         return fields
+
+
+def _is_transaction(properties: bytes) -> bool:
+    return (property_value(properties, _TRANSACTION) or b"").lower() == b"true"
 
 
 def _queue_id(fields: AnyFields, topic: TopicConfig, connection: Connection) -> int:

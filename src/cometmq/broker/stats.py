@@ -4,6 +4,7 @@ The hot ways add to plain integers; once in ten seconds the totals are copied be
 come from two such copies, so nothing is paid per message but an addition.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -45,6 +46,10 @@ class Meter:
 
     def sample(self, number: int, now_ms: int) -> None:
         copy = (now_ms, self.total)
+        if not self._minute:
+            # It began to count since the last round, at 0.
+            for samples in (self._minute, self._hour, self._day):
+                samples.append((now_ms - SAMPLE_INTERVAL_MS, 0))
         self._minute.append(copy)
         if number % _HOUR_EVERY == 0:
             self._hour.append(copy)
@@ -61,18 +66,34 @@ class Meter:
         return self._since(self._day, now_ms)
 
     def rate(self, now_ms: int, back_ms: int) -> float:
-        """Per second, over about so long."""
-        then = next(
-            (s for s in self._minute if s[0] >= now_ms - back_ms - SAMPLE_INTERVAL_MS), None
-        )
+        """Per second, over about so long; back to an hour is possible."""
+        since_ms = now_ms - back_ms - SAMPLE_INTERVAL_MS
+        then = min((s for s in (*self._hour, *self._minute) if s[0] >= since_ms), default=None)
         if then is None or now_ms <= then[0]:
             return 0.0
         return (self.total - then[1]) * 1000 / (now_ms - then[0])
 
     def _since(self, samples: "deque[tuple[int, int]]", now_ms: int) -> Snapshot:
-        then_ms, before = samples[0] if samples else (now_ms, self.total)
+        then_ms, before = samples[0] if samples else (now_ms - SAMPLE_INTERVAL_MS, 0)
         grown, elapsed_ms = self.total - before, now_ms - then_ms
         return Snapshot(grown, grown * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0, 0.0)
+
+
+class Mornings:
+    """What a total was when today began, and when yesterday did; 0 before the broker's start."""
+
+    def __init__(self) -> None:
+        self.today = 0
+        self.yesterday = 0
+        self._day = (0, 0)
+
+    def sample(self, total: int, now_ms: int) -> None:
+        local = time.localtime(now_ms / 1000)
+        day = (local.tm_year, local.tm_yday)
+        if day != self._day:
+            if self._day != (0, 0):
+                self.yesterday, self.today = self.today, total
+            self._day = day
 
 
 class Stats:
@@ -88,6 +109,8 @@ class Stats:
             (BROKER_PUT_NUMS, ""): self.put,
             (BROKER_GET_NUMS, ""): self.got,
         }
+        self.put_mornings = Mornings()
+        self.got_mornings = Mornings()
         self._overflow = Meter()
         self._samples = 0
         self.sample(now_ms)
@@ -112,6 +135,8 @@ class Stats:
     def sample(self, now_ms: int) -> None:
         for meter in self._all():
             meter.sample(self._samples, now_ms)
+        self.put_mornings.sample(self.put.total, now_ms)
+        self.got_mornings.sample(self.got.total, now_ms)
         self._samples += 1
 
     def _all(self) -> Iterator[Meter]:

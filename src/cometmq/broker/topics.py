@@ -1,7 +1,7 @@
 """The topics of a broker: who may use them, and how many queues they have."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cometmq.clock import Clock
 from cometmq.protocol.data_version import DataVersion
@@ -69,6 +69,17 @@ class Topics(Persistent):
     def content(self) -> TopicConfigs:
         return TopicConfigs(self._table, self.version)
 
+    def adopt(self, queues: Iterable[tuple[str, int]]) -> None:
+        """Take in topics that the store has messages of and the file does not know: it was lost,
+        or is older than they are."""
+        found: dict[str, int] = {}
+        for name, queue_id in queues:
+            if name not in self._table:
+                found[name] = max(found.get(name, 0), queue_id + 1)
+        for name, count in found.items():
+            log.warning("topic %s is in the store but not in topics.json: %d queues", name, count)
+            self._put(TopicConfig(name, count, count))
+
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
 
@@ -114,16 +125,26 @@ class Topics(Persistent):
         self._put(topic)
         return topic
 
-    def update(self, topic: TopicConfig) -> None:
-        """Create or change a topic as an operator wants it. ValueError when it cannot be."""
-        check_topic(topic.topic_name)
-        for queues in (topic.read_queue_nums, topic.write_queue_nums):
-            if not 0 <= queues <= QUEUES_MAX:
-                raise ValueError(f"{queues} queues: 0 to {QUEUES_MAX} are possible")
-        if topic.topic_name not in self._table and len(self._table) >= self._config.topics_max:
+    def update(self, *topics: TopicConfig) -> None:
+        """Create or change topics as an operator wants them. ValueError when one of them cannot
+        be; then all stay as they are."""
+        created = 0
+        for topic in topics:
+            check_topic(topic.topic_name)
+            for queues in (topic.read_queue_nums, topic.write_queue_nums):
+                if not 0 <= queues <= QUEUES_MAX:
+                    raise ValueError(f"{queues} queues: 0 to {QUEUES_MAX} are possible")
+            created += topic.topic_name not in self._table
+        if created and len(self._table) + created > self._config.topics_max:
             raise ValueError(f"there are {len(self._table)} topics, maxTopicNum allows no more")
-        self._put(topic)
+        for topic in topics:
+            self._put(topic)
         self.save()
+
+    def announce(self) -> None:
+        """Let NameServers hear of all topics anew, because something that concerns them all
+        changed."""
+        self._changed_table()
 
     def delete(self, name: str) -> bool:
         if self._table.pop(name, None) is None:

@@ -1,17 +1,19 @@
 """Pulls that found nothing and wait for a message.
 
 Each is asked again when its queue gets messages, and at its deadline it takes whatever there is.
-Deadlines are looked at once a second: a pull that waits a little longer than it asked for costs
+Deadlines are looked at twice a second: a pull that waits a little longer than it asked for costs
 nobody anything, a timer for each would.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 import msgspec
 
 from cometmq.transport.connection import Connection
 
+log = logging.getLogger(__name__)
 SWEEP_INTERVAL_S = 0.5
 
 
@@ -29,6 +31,7 @@ class WaitingPulls:
         self._queues: dict[bytes, list[WaitingPull]] = {}
         self._count = 0
         self._sweeping: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     def __len__(self) -> int:
         return self._count
@@ -39,7 +42,7 @@ class WaitingPulls:
             return False
         self._queues.setdefault(pull.queue, []).append(pull)
         self._count += 1
-        if self._sweeping is None:
+        if self._sweeping is None and not self._stopped:
             self._plan_sweep()
         return True
 
@@ -55,6 +58,8 @@ class WaitingPulls:
             self._retry(queue, last=True)
 
     def stop(self) -> None:
+        """Answer all; who comes later waits until its connection closes."""
+        self._stopped = True
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
@@ -64,7 +69,7 @@ class WaitingPulls:
     def _retry(self, queue: bytes, *, last: bool) -> None:
         waiting = self._queues.pop(queue)
         self._count -= len(waiting)
-        left = [p for p in waiting if p.connection.is_open and not p.retry(p, last)]
+        left = [p for p in waiting if p.connection.is_open and not _retry(p, last=last)]
         if left:
             # A retry may have let the same client wait again meanwhile.
             self._queues[queue] = left + self._queues.get(queue, [])
@@ -92,4 +97,13 @@ class WaitingPulls:
         else:
             del self._queues[queue]
         for pull in due:
-            pull.retry(pull, True)
+            _retry(pull, last=True)
+
+
+def _retry(pull: WaitingPull, *, last: bool) -> bool:
+    """Whether a pull is through. One that fails must not keep the others from their messages."""
+    try:
+        return pull.retry(pull, last)
+    except Exception:
+        log.exception("a pull of %s could not be answered", pull.connection.peer)
+        return True

@@ -1,10 +1,7 @@
 """`cometmq namesrv`: run a NameServer until a signal ends it."""
 
 import argparse
-import asyncio
 import logging
-import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,8 @@ from cometmq.namesrv.kv_config import KvConfigDamaged
 from cometmq.namesrv.server import NameServer
 from cometmq.settings import BadSetting, read_file
 from cometmq.transport.loop import run
+
+from .serving import complain, raise_file_limit, say_ready, until_signal
 
 Commands = Any  # argparse does not name the type of its sub-parsers
 log = logging.getLogger(__name__)
@@ -39,10 +38,11 @@ def run_namesrv(options: argparse.Namespace) -> int:
         config, without_effect = load(_values(options))
         server = NameServer(config)
     except BadSetting as error:
-        sys.stderr.write(f"cometmq: {error}\n")
+        complain(str(error))
         return 2
     for key in without_effect:
         log.warning("%s has no effect here", key)
+    raise_file_limit()
     return run(_serve(server, config))
 
 
@@ -56,18 +56,13 @@ def _values(options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _serve(server: NameServer, config: NamesrvConfig) -> int:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+    ended = until_signal()
     try:
         await server.start()
     except (OSError, KvConfigDamaged) as error:
-        where = f"{config.bind_address}:{config.port}"
-        sys.stderr.write(f"cometmq: no NameServer at {where}: {error}\n")
+        complain(f"no NameServer at {config.bind_address}:{config.port}: {error}")
         return 1
-    sys.stdout.write(f"ready namesrv={server.address}\n")
-    sys.stdout.flush()
+    say_ready(f"namesrv={server.address}")
     await ended.wait()
     await server.stop()
     return 0

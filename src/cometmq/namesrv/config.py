@@ -1,12 +1,12 @@
 """Every setting of a NameServer, under RocketMQ's own key."""
 
 import dataclasses
-import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cometmq.settings import BadSetting, build, declared, refuse_unknown, setting
+from cometmq.transport.tls import TlsMode
 
 DEFAULT_PORT = 9876
 
@@ -27,12 +27,6 @@ useEpollNativeSelector useTLS writeBufferHighWaterMark writeBufferLowWaterMark
 """
 ROCKETMQ_KEYS = frozenset(_WITHOUT_EFFECT.split())
 """Keys of RocketMQ 5.5's namesrv.conf that have no effect here."""
-
-
-class TlsMode(enum.Enum):
-    DISABLED = "disabled"
-    PERMISSIVE = "permissive"
-    ENFORCING = "enforcing"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +89,8 @@ class NamesrvConfig:
             )
         if self.tls_mode is TlsMode.ENFORCING and not (self.tls_certificate and self.tls_key):
             raise BadSetting("tls.server.mode=enforcing needs tls.server.certPath and .keyPath")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise BadSetting("tls.server.certPath and tls.server.keyPath belong together")
 
     @property
     def kv_config_file(self) -> Path | None:

@@ -2,8 +2,8 @@
 
 RocketMQ's tables: topics → queues by broker name, broker names → addresses by id, clusters →
 broker names, live brokers and filter servers by cluster and address; and, for static topics, queue
-mappings. Invariant: every broker name has at least one address and stands in its cluster; an
-address stands under one id of a name; no topic is without queues.
+mappings. Invariant: every broker name has at least one address and stands in one cluster; every
+address is alive, and stands under one id of a name; no topic is without queues.
 """
 
 from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ class RouteTable:
             raise NotRegisteredYet(f"{broker.broker_name} has not registered yet")
         data = self._place(broker, known)
         if holder not in (None, broker.broker_addr) and self._is_newer(broker, holder, content):
-            self.broker_live_table.pop(endpoint, None)
+            self._remove(endpoint, self._names_at(endpoint))
             return MasterFields()
         data.broker_addrs[broker.broker_id] = broker.broker_addr
         if _tells_topics(broker, data):

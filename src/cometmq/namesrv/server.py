@@ -3,18 +3,16 @@
 import asyncio
 import functools
 import logging
-import ssl
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.protocol.host import Host
-from cometmq.settings import BadSetting
 from cometmq.transport.connection import Connection, Handlers
 from cometmq.transport.limits import Limits
 from cometmq.transport.server import Server
-from cometmq.transport.tls import server_context
+from cometmq.transport.tls import TlsMode, listening_context
 
 from . import broker_requests, config_requests, kv_requests, route_requests
-from .config import NamesrvConfig, TlsMode
+from .config import NamesrvConfig
 from .kv_config import KvConfig
 from .route_table import RouteTable
 from .state import NamesrvState
@@ -23,6 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class NameServer:
+    """Raises BadSetting for settings that cannot be used."""
+
     def __init__(self, config: NamesrvConfig, clock: Clock | None = None) -> None:
         clock = clock or SystemClock()
         self.state = NamesrvState(
@@ -31,7 +31,9 @@ class NameServer:
         self._server = Server(
             handlers_of(self.state),
             limits=Limits(idle_s=config.idle_s),
-            tls=_tls_context(config),
+            tls=listening_context(
+                config.tls_mode, config.tls_certificate, config.tls_key, config.tls_key_password
+            ),
             tls_required=config.tls_mode is TlsMode.ENFORCING,
             on_close=self._closed,
         )
@@ -70,12 +72,12 @@ class NameServer:
         self._scanning = asyncio.get_running_loop().call_later(interval_s, self._scan_on)
 
     def _scan_on(self) -> None:
-        self.scan()
         self._plan_scan()
+        self.scan()
 
     def _closed(self, connection: Connection) -> None:
         for endpoint in self.state.routes.disconnect(connection):
-            log.warning("broker at %s closed its connection", endpoint.address)
+            log.warning("the connection of the broker at %s is gone", endpoint.address)
 
 
 def handlers_of(state: NamesrvState) -> Handlers:
@@ -85,13 +87,3 @@ def handlers_of(state: NamesrvState) -> Handlers:
         for part in parts
         for code, handle in part.HANDLERS.items()
     }
-
-
-def _tls_context(config: NamesrvConfig) -> ssl.SSLContext | None:
-    if config.tls_mode is TlsMode.DISABLED or not (config.tls_certificate and config.tls_key):
-        return None
-    try:
-        return server_context(config.tls_certificate, config.tls_key, config.tls_key_password)
-    except OSError as error:  # ssl.SSLError is one.
-        files = f"{config.tls_certificate}, {config.tls_key}"
-        raise BadSetting(f"tls.server.certPath, .keyPath: cannot use {files}: {error}") from None

@@ -13,12 +13,13 @@ import enum
 import functools
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from .codes import PROTOCOL_VERSION, Language
 from .errors import ProtocolError
+from .numbers import Int32
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _PREFIX = struct.Struct(">II")
@@ -33,7 +34,6 @@ Body = bytes | Sequence[bytes | memoryview]
 """Several pieces where they need not be joined before they are written."""
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 _HEADER_BYTES_MAX = 2**24 - 1
 _LANGUAGES = {int(language): language for language in Language}

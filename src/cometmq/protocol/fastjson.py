@@ -5,11 +5,15 @@ ourselves is always standard, which every peer reads.
 """
 
 import re
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from .command import MalformedFields
+
+BARE_KEYS_BYTES_MAX: Final = 4 * 1024**2
+"""Bodies over this are read only if they are standard JSON: rewriting takes a second for as much,
+and meanwhile nobody else is served."""
 
 T = TypeVar("T")
 # A text without its end is taken whole, too: else each quote in it would be tried again.
@@ -35,6 +39,8 @@ def decode_body(content: bytes, kind: type[T], what: str) -> T:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
+            if len(content) > BARE_KEYS_BYTES_MAX:
+                raise
             return msgspec.convert(parse_json(content), kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedBody(f"the {what} cannot be read: {error}") from None

@@ -6,6 +6,8 @@ them. What no handler looks at is not declared.
 
 import msgspec
 
+from .numbers import Int32, Int64
+
 
 class Fields(msgspec.Struct, gc=False, rename="camel"):
     pass
@@ -19,15 +21,15 @@ class SendFieldsLong(Fields, rename="camel"):
 
     producer_group: str
     topic: str
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
     default_topic: str = ""
-    default_topic_queue_nums: int = 4
+    default_topic_queue_nums: Int32 = 4
     properties: str = ""
-    reconsume_times: int = 0
-    max_reconsume_times: int = -1
+    reconsume_times: Int32 = 0
+    max_reconsume_times: Int32 = -1
     batch: bool = False
 
 
@@ -36,25 +38,25 @@ class SendFields(msgspec.Struct, gc=False):
 
     producer_group: str = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
-    queue_id: int = msgspec.field(name="e")
-    sys_flag: int = msgspec.field(name="f")
-    born_timestamp: int = msgspec.field(name="g")
-    flag: int = msgspec.field(name="h")
+    queue_id: Int32 = msgspec.field(name="e")
+    sys_flag: Int32 = msgspec.field(name="f")
+    born_timestamp: Int64 = msgspec.field(name="g")
+    flag: Int32 = msgspec.field(name="h")
     default_topic: str = msgspec.field(name="c", default="")
-    default_topic_queue_nums: int = msgspec.field(name="d", default=4)
+    default_topic_queue_nums: Int32 = msgspec.field(name="d", default=4)
     properties: str = msgspec.field(name="i", default="")
-    reconsume_times: int = msgspec.field(name="j", default=0)
-    max_reconsume_times: int = msgspec.field(name="l", default=-1)
+    reconsume_times: Int32 = msgspec.field(name="j", default=0)
+    max_reconsume_times: Int32 = msgspec.field(name="l", default=-1)
     batch: bool = msgspec.field(name="m", default=False)
 
 
 class SendBackFields(Fields, rename="camel"):
-    offset: int
+    offset: Int64
     group: str
-    delay_level: int = 0
+    delay_level: Int32 = 0
     origin_msg_id: str = ""
     origin_topic: str = ""
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int32 | None = None
 
 
 # -- pulling -------------------------------------------------------------------------------------
@@ -63,57 +65,57 @@ class SendBackFields(Fields, rename="camel"):
 class PullFields(Fields, rename="camel"):
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: int = 0
-    suspend_timeout_millis: int = 0
+    queue_id: Int32
+    queue_offset: Int64
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: Int64 = 0
+    suspend_timeout_millis: Int64 = 0
     subscription: str = ""
-    sub_version: int = 0
+    sub_version: Int64 = 0
     expression_type: str = "TAG"
-    max_msg_bytes: int = 0
+    max_msg_bytes: Int32 = 0
 
 
 class QueueFields(Fields, rename="camel"):
     topic: str
-    queue_id: int
+    queue_id: Int32
 
 
 class SearchOffsetFields(Fields, rename="camel"):
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int32
+    timestamp: Int64
     boundary_type: str = "lower"
 
 
 class QueryConsumerOffsetFields(Fields, rename="camel"):
     consumer_group: str
     topic: str
-    queue_id: int
+    queue_id: Int32
     set_zero_if_not_found: bool = True
 
 
 class UpdateConsumerOffsetFields(Fields, rename="camel"):
     consumer_group: str
     topic: str
-    queue_id: int
-    commit_offset: int
+    queue_id: Int32
+    commit_offset: Int64
 
 
 class QueryMessageFields(msgspec.Struct, gc=False, rename="camel"):
     topic: str
     key: str
-    max_num: int
-    begin_timestamp: int
-    end_timestamp: int
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
     by_unique_key: bool = msgspec.field(name="_UNIQUE_KEY_QUERY", default=False)
     index_type: str = ""
     """Since RocketMQ 5.5: `T` asks for a tag."""
 
 
 class ViewMessageFields(Fields, rename="camel"):
-    offset: int
+    offset: Int64
 
 
 # -- clients -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from .numbers import Int32
 from .subscription import SubscriptionData
 
 BROADCASTING = "BROADCASTING"
@@ -25,6 +26,6 @@ class Heartbeat(msgspec.Struct, rename="camel"):
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = []
     consumer_data_set: list[ConsumerData] = []
-    heartbeat_fingerprint: int = 0
+    heartbeat_fingerprint: Int32 = 0
     without_sub: bool = False
     """The subscriptions are those of the last heartbeat with this fingerprint."""

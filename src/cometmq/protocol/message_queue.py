@@ -4,16 +4,29 @@ fastjson writes such maps with a bare object where JSON wants a text: `{{"topic"
 not JSON, but RocketMQ's tools read nothing else.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from .numbers import Int32
+
 
 class MessageQueue(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int32
+
+
+_QUEUE_AND_NUMBER = re.compile(rb"(\{[^{}]*+\})\s*+:\s*+(-?\d++)")
+"""An entry of a map from queues to numbers. No name in it can have a brace."""
+
+
+def decode_queue_numbers(body: bytes) -> dict[MessageQueue, int]:
+    """The maps from queues to numbers in a body that is not JSON, as one."""
+    decode = msgspec.json.Decoder(MessageQueue).decode
+    return {decode(match[1]): int(match[2]) for match in _QUEUE_AND_NUMBER.finditer(body)}
 
 
 def encode_queue_map(table: Mapping[MessageQueue, Any]) -> bytes:

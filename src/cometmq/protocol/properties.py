@@ -45,6 +45,27 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
     }
 
 
+def property_value(encoded: bytes, name: bytes) -> bytes | None:
+    """The value of one property without decoding the others; None when it is not there."""
+    mark = name + NAME_END
+    at = encoded.rfind(mark)
+    # The end of a longer name is not the name.
+    while at > 0 and not encoded.startswith(ENTRY_END, at - 1):
+        at = encoded.rfind(mark, 0, at)
+    if at < 0:
+        return None
+    value, _, _ = encoded[at + len(mark) :].partition(ENTRY_END)
+    return value or None
+
+
+def with_property(encoded: bytes, name: bytes, value: bytes) -> bytes:
+    """The same bytes with one property set; the others stay as they are, readable or not."""
+    encoded = without_property(encoded, name)
+    if encoded and not encoded.endswith(ENTRY_END):
+        encoded += ENTRY_END
+    return encoded + name + NAME_END + value + ENTRY_END
+
+
 def without_property(encoded: bytes, name: bytes) -> bytes:
     """The same bytes less every entry of that name; untouched when there is none."""
     if name not in encoded:

@@ -16,6 +16,7 @@ from .codes import RequestCode
 from .command import Request
 from .data_version import DataVersion
 from .fastjson import MalformedBody, decode_body
+from .numbers import Int32, Int64
 from .routes import QueueMapping
 from .topic_config import TopicConfig, TopicConfigs
 
@@ -37,16 +38,16 @@ class BrokerFields(msgspec.Struct, rename="camel"):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int = 0
+    broker_id: Int64 = 0
 
 
 class RegisterFields(BrokerFields, rename="camel"):
     ha_server_addr: str = ""
-    heartbeat_timeout_millis: int | None = None
+    heartbeat_timeout_millis: Int64 | None = None
     enable_acting_master: bool | None = None
     """None from brokers before 5.0, which do not know of it."""
     compressed: bool = False
-    body_crc32: int = 0
+    body_crc32: Int32 = 0
     """0: not checked."""
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
 

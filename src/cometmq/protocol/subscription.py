@@ -3,6 +3,7 @@
 import msgspec
 
 from .java import string_hash
+from .numbers import Int32, Int64
 
 ALL = "*"
 TAG = "TAG"
@@ -13,8 +14,8 @@ class SubscriptionData(msgspec.Struct, rename="camel"):
     topic: str
     sub_string: str = ALL
     tags_set: list[str] = []
-    code_set: list[int] = []
-    sub_version: int = 0
+    code_set: list[Int32] = []
+    sub_version: Int64 = 0
     expression_type: str = TAG
     class_filter_mode: bool = False
 

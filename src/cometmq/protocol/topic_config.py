@@ -3,6 +3,7 @@
 import msgspec
 
 from .data_version import DataVersion
+from .numbers import Int32
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 PERM_MASK = PERM_INHERIT | PERM_WRITE | PERM_READ
@@ -13,11 +14,11 @@ QUEUES_MAX = 65_536
 
 class TopicConfig(msgspec.Struct, gc=False, rename="camel"):
     topic_name: str
-    read_queue_nums: int = DEFAULT_QUEUES
-    write_queue_nums: int = DEFAULT_QUEUES
-    perm: int = PERM_READ | PERM_WRITE
+    read_queue_nums: Int32 = DEFAULT_QUEUES
+    write_queue_nums: Int32 = DEFAULT_QUEUES
+    perm: Int32 = PERM_READ | PERM_WRITE
     topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
+    topic_sys_flag: Int32 = 0
     order: bool = False
     attributes: dict[str, str] = {}
 

@@ -92,6 +92,12 @@ class StoreConfig:
             raise ValueError("consume_queue_file_bytes must be a multiple of 20")
         if self.index_slots < 1 or self.index_items < 2:
             raise ValueError("index_slots must be at least 1 and index_items at least 2")
+        self.delete_hours()
+        percents = (self.disk_expire_percent, self.disk_force_percent, self.disk_full_percent)
+        if not all(0 <= percent <= 100 for percent in percents):
+            raise ValueError("diskMaxUsedSpaceRatio and its like are percentages: 0 to 100")
+        if self.reserved_hours < 0 or self.message_bytes_max < 0:
+            raise ValueError("fileReservedTime and maxMessageSize cannot be negative")
 
     @property
     def commit_log_dir(self) -> Path:
@@ -109,7 +115,10 @@ class StoreConfig:
         return parse_delay_levels(self.delay_levels)
 
     def delete_hours(self) -> frozenset[int]:
-        return frozenset(int(hour) for hour in self.delete_when.split(";") if hour)
+        hours = [hour.strip() for hour in self.delete_when.split(";") if hour.strip()]
+        if not all(hour.isdecimal() and int(hour) < 24 for hour in hours):
+            raise ValueError(f"deleteWhen={self.delete_when}: hours from 00 to 23 are expected")
+        return frozenset(map(int, hours))
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

@@ -135,11 +135,20 @@ class Keeper:
                 self._log.segments.remove_first()
                 log.info("deleted %s", segment.path)
             if verdict.files:
-                start = self._log.start_offset
-                self._queues.expire(start)
-                if self._index is not None:
-                    self._index.expire(start)
+                self._follow_the_log()
             return verdict.files
+
+    def clean_queues(self) -> int:
+        """Delete the files that point to records which are gone; how many."""
+        with self._working:
+            return self._follow_the_log()
+
+    def _follow_the_log(self) -> int:
+        start = self._log.start_offset
+        deleted = self._queues.expire(start)
+        if self._index is not None:
+            deleted += self._index.expire(start)
+        return deleted
 
     def _tell_fullness(self, *, full: bool) -> None:
         if full and not self.disk_full:

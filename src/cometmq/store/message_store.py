@@ -254,6 +254,10 @@ class MessageStore:
         self.dispatch()
         return appended
 
+    def flush(self) -> None:
+        """Make what was appended durable now, whatever the flush mode. Raises StoreFailed."""
+        self._flusher.flush()
+
     def wait_settled(self, appended: Appended) -> None:
         """Block until the flush mode lets a message be acknowledged. Call dispatch() before."""
         if self.config.flush is FlushMode.SYNC:
@@ -360,6 +364,10 @@ class MessageStore:
         """Store time of the queue's first message; -1 when it has none."""
         return self._reader.earliest_time(queue_key(topic, queue_id))
 
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Store time of the message at an offset of a queue; None when there is none."""
+        return self._reader.time_at(queue_key(topic, queue_id), offset)
+
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
@@ -378,6 +386,13 @@ class MessageStore:
     def clean(self) -> int:
         """Delete expired CommitLog files now, as if it were the hour to do so; how many."""
         return self._keeper.clean(by_hand=True)
+
+    def clean_queues(self) -> int:
+        """Delete ConsumeQueue and index files that point to nothing any more; how many."""
+        return self._keeper.clean_queues()
+
+    def disk_used_percent(self) -> float:
+        return self._disk.used_percent(self.config.root)
 
     def delete_topic(self, topic: str) -> int:
         """Forget a topic's queues; its records go with the log. How many queues there were."""

@@ -116,6 +116,12 @@ class QueueReader:
             return -1
         return self._time_from(queue, queue.min_offset)
 
+    def time_at(self, key: bytes, offset: int) -> int | None:
+        queue = self._queues.get(key)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return None
+        return self._time_at(queue, offset)
+
     def offset_by_time(self, key: bytes, timestamp_ms: int, boundary: Boundary) -> int:
         queue = self._queues.get(key)
         if queue is None:
@@ -136,14 +142,21 @@ class QueueReader:
     def _time_from(self, queue: ConsumeQueue, offset: int) -> int:
         """Store time of the message at an offset, or of the next one where that is lost."""
         while offset < queue.max_offset:
-            entry = queue.entry(offset)
-            segment = self._segment_for(queue, offset)
-            if entry is not None and not entry.is_hole and segment is not None:
-                position = entry.physical_offset - segment.base
-                if check_record(segment.view, position, segment.size, entry.physical_offset) > 0:
-                    return record_store_timestamp(segment.view, position)
+            time_ms = self._time_at(queue, offset)
+            if time_ms is not None:
+                return time_ms
             offset += 1
         return END_OF_TIME_MS
+
+    def _time_at(self, queue: ConsumeQueue, offset: int) -> int | None:
+        entry = queue.entry(offset)
+        segment = self._segment_for(queue, offset)
+        if entry is None or entry.is_hole or segment is None:
+            return None
+        position = entry.physical_offset - segment.base
+        if check_record(segment.view, position, segment.size, entry.physical_offset) <= 0:
+            return None
+        return record_store_timestamp(segment.view, position)
 
 
 class _Found:

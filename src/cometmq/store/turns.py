@@ -5,11 +5,14 @@ turn serves only half of those who wait, and a wait a message costs more than it
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from .config import FlushMode
+from .errors import StoreError
 from .message_store import MessageStore
 
+log = logging.getLogger(__name__)
 Settled = Callable[[BaseException | None], None]
 """Told that what was appended may be acknowledged, or why it may not."""
 
@@ -42,13 +45,13 @@ class LoopTurns:
         callers, self._callers = self._callers or [], None
         try:
             touched = self._store.dispatch()
-            if self._waits:
-                self._wait(callers)
         except BaseException as error:
             # Nobody must wait for ever because something broke here.
             _tell(callers, error)
             raise
-        if not self._waits:
+        if self._waits:
+            self._wait(callers)
+        else:
             _tell(callers, None)
         if touched and self._on_arrival is not None:
             self._on_arrival(touched)
@@ -58,12 +61,18 @@ class LoopTurns:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         turn.add_done_callback(lambda done: _tell(callers, done.exception()))
         timeout_ms = store.config.sync_flush_timeout_ms
-        store.flushed.when_reached(store.appended.value, timeout_ms, turn)
+        try:
+            store.flushed.when_reached(store.appended.value, timeout_ms, turn)
+        except StoreError as error:  # Too many wait already.
+            _tell(callers, error)
 
 
 def _tell(callers: list[Settled], error: BaseException | None) -> None:
     for settled in callers:
-        settled(error)
+        try:
+            settled(error)
+        except Exception:
+            log.exception("one of %d who appended could not be told", len(callers))
 
 
 def _complete(future: "asyncio.Future[None]", error: BaseException | None) -> None:

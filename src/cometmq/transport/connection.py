@@ -108,34 +108,41 @@ class Connection(asyncio.Protocol):
             self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
+        commands, wrong = self._read(data)
+        self._take(commands)
+        if wrong:
+            log.warning("%s closed: %s", self.peer, wrong)
+        if wrong or (self._tls is not None and self._tls.has_ended):
+            self.close()
+
+    def _read(self, data: bytes) -> tuple[Sequence[Command], str]:
+        """The commands that are complete, and what is wrong with what follows them."""
         try:
             if not self._begun:
                 self._begin(data)
             if self._tls is not None:
                 data = self._tls.decrypt(data)
                 self._write_encrypted()
-            commands = self._parser.feed(data)
+            return self._parser.feed(data), ""
         except MalformedFrame as error:
-            log.warning("%s closed: %s", self.peer, error)
-            self._take(error.before)
-            self.close()
-            return
+            return error.before, str(error)
         except ssl.SSLError as error:
-            log.warning("%s closed: TLS failed: %s", self.peer, error.reason or error)
             self._write_encrypted()  # The alert that tells the peer why.
-            self.close()
-            return
-        self._take(commands)
+            return (), f"TLS failed: {error.reason or error}"
 
     def _take(self, commands: Sequence[Command]) -> None:
-        if commands:
-            self.last_active = self._loop.time()
-            self._unhandled.extend(commands)
-            self._work()
+        if not commands:
+            return
+        self.last_active = self._loop.time()
+        for command in commands:
+            if command.is_response:
+                self._take_response(command)
+            else:
+                self._unhandled.append(command)
+        self._work()
 
     def pause_writing(self) -> None:
         self._paused = True
-        self._choose_whether_to_read()
 
     def resume_writing(self) -> None:
         self._paused = False
@@ -179,11 +186,7 @@ class Connection(asyncio.Protocol):
         unhandled = self._unhandled
         self._flush_planned = True
         while unhandled and not self._is_full:
-            command = unhandled.popleft()
-            if command.is_response:
-                self._take_response(command)
-            else:
-                self._handle(command)
+            self._handle(unhandled.popleft())
             if self._output_bytes > self._limits.output_bytes_high:
                 self._flush()
         self._flush()
@@ -197,12 +200,15 @@ class Connection(asyncio.Protocol):
         )
 
     def _choose_whether_to_read(self) -> None:
+        """Stop where a request has to wait, and only there: two ends of which each waits for the
+        other to read its answers would wait for ever.
+        """
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._is_full and transport.is_reading():
+        if self._unhandled and transport.is_reading():
             transport.pause_reading()
-        elif not self._is_full and not transport.is_reading():
+        elif not self._unhandled and not transport.is_reading():
             transport.resume_reading()
 
     def _handle(self, command: Command) -> None:

@@ -34,6 +34,8 @@ class TlsSession:
         self._early: list[bytes] = []
         self.held_back_bytes = 0
         """Plain bytes that wait for the end of the handshake."""
+        self.has_ended = False
+        """Whether the other side has said that nothing follows."""
 
     def decrypt(self, data: bytes) -> bytes:
         """Plain bytes out of those that came. Raises ssl.SSLError when they are no TLS."""
@@ -43,6 +45,9 @@ class TlsSession:
             self._shake_hands()
             while chunk := self._tls.read(_READ_BYTES):
                 plain.append(chunk)
+            self.has_ended = True
+        except ssl.SSLZeroReturnError:
+            self.has_ended = True
         except ssl.SSLWantReadError:
             pass
         return b"".join(plain)

@@ -8,6 +8,7 @@ import java.util.TreeMap;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /**
@@ -70,8 +71,8 @@ final class Admins {
                     return true;
                 }
             }
-        } catch (MQClientException notYet) {
-            // The answer for a topic that it does not know.
+        } catch (MQClientException | RemotingException notYet) {
+            // It does not know the topic, or is away and the next try goes to another one.
         }
         return false;
     }

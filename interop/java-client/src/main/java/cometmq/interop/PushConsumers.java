@@ -41,7 +41,13 @@ final class PushConsumers {
 
     private Object start(Command command) throws Exception {
         Member member = new Member(command);
-        member.consumer.start();
+        try {
+            member.consumer.start();
+        } catch (IllegalStateException unreachable) {
+            // It says that it could not start and runs all the same.
+            member.consumer.shutdown();
+            throw unreachable;
+        }
         members.put(command.name(), member);
         return null;
     }

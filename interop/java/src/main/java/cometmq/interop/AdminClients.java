@@ -26,6 +26,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 @SuppressWarnings("deprecation") // There is no other way to the client inside producer and consumer.
 final class AdminClients {
     private static final String HELD = "Held";
+    private static final int HEARTBEAT_INTERVAL_MS = 1000;
     private static final long CONSUME_TIMEOUT_S = 30;
 
     private final Map<String, DefaultMQProducer> producers = new HashMap<>();
@@ -108,6 +109,8 @@ final class AdminClients {
             client = new DefaultMQPushConsumer(group);
             client.setNamesrvAddr(namesrv);
             client.setInstanceName(group);
+            // Pulls are refused until the broker has the subscription of the last rebalance.
+            client.setHeartbeatBrokerInterval(HEARTBEAT_INTERVAL_MS);
             client.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             client.subscribe(topic, "*");
             client.registerMessageListener((MessageListenerConcurrently) this::take);

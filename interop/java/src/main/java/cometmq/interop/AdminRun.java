@@ -49,16 +49,23 @@ final class AdminRun {
         Pattern wanted = until == null ? null : Pattern.compile(until);
         boolean seen = false;
         while (thread.isAlive() && !seen && elapsedMs() < limitMs) {
-            thread.join(POLL_MS);
-            wakeClientThatShutsDown();
+            step();
             seen = wanted != null && wanted.matcher(printed()).find();
         }
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put("output", printed());
         answer.put("hung", thread.isAlive() && !seen ? stack() : null);
         answer.put("elapsedMs", elapsedMs());
-        interrupt();
+        thread.interrupt();
+        for (long end = elapsedMs() + INTERRUPT_MS; thread.isAlive() && elapsedMs() < end; ) {
+            step();
+        }
         return answer;
+    }
+
+    private void step() throws InterruptedException {
+        thread.join(POLL_MS);
+        wakeClientThatShutsDown();
     }
 
     /**
@@ -74,13 +81,6 @@ final class AdminRun {
                     .forEach(Thread::interrupt);
                 return;
             }
-        }
-    }
-
-    private void interrupt() throws InterruptedException {
-        if (thread.isAlive()) {
-            thread.interrupt();
-            thread.join(INTERRUPT_MS);
         }
     }
 
