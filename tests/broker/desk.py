@@ -71,7 +71,7 @@ class Desk:
             address=ADDRESS,
             started_ms=clock.now_ms(),
         )
-        self.inbox = Inbox(self.store, self.context.turns, self.context.stats)
+        self.inbox = Inbox(self.context)
         self.delays = Delays(self.store, self.inbox, clock, _file(root, "delayOffset"))
         parts = (Sessions(self.context), Pulls(self.context), Positions(self.context))
         self.handlers: dict[int, Handler] = {

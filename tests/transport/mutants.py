@@ -24,6 +24,7 @@ STRANGE_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 OPAQUES = range(1, 1_000_000)
 WRECK_CHANGES_MAX = 8
+NEW_NAME_PROBABILITY = 0.05
 
 
 class Mutants:
@@ -72,6 +73,8 @@ class Mutants:
         body = seed.body
         for _ in range(self._random.choice((0, 1, 1, 1, 2, 3))):
             self._random.choice(self._field_changes)(fields)
+        if self.chance(NEW_NAME_PROBABILITY):
+            self._name_anew(fields)
         if body and self._random.random() < 0.5:
             body = self._random.choice(self._body_changes)(body)
         code = seed.code if self._random.random() < 0.97 else self._random.randrange(-9, 40_000)
@@ -134,6 +137,15 @@ class Mutants:
             elif "roup" in name or name == "a":
                 fields[name] = self._random.choice(GROUPS)
 
+    def _name_anew(self, fields: dict[str, Any]) -> None:
+        """Topics and groups that nobody has seen, which a server may have to keep."""
+        for name in fields:
+            if "opic" in name or "roup" in name or name in ("a", "b"):
+                fields[name] = self._new_name()
+
+    def _new_name(self) -> str:
+        return f"Fuzz-{self._random.getrandbits(32):x}"
+
     # -- bodies ----------------------------------------------------------------------------------
 
     def _change_json(self, body: bytes) -> bytes:
@@ -157,6 +169,8 @@ class Mutants:
             if self._random.random() < 0.1:
                 return node * 2
             return [*node[:at], self._changed_node(node[at]), *node[at + 1 :]]
+        if isinstance(node, str) and self.chance(NEW_NAME_PROBABILITY):
+            return self._new_name()
         return self._random.choice(STRANGE_VALUES)
 
     # -- bytes -----------------------------------------------------------------------------------

@@ -97,14 +97,14 @@ class Broker:
             self._store = self._open_store(address)
             self._context = self._build_context(self._store, address)
             handlers.update(self._build_handlers(self._context))
+            self._registration = Registration(self._context)
+            self._context.topics.on_change = self._topics_changed
             await self._bind_second_port(address.port)
             await self._server.serve()
         except BaseException:
             await self.stop()
             raise
         self._start_clockwork()
-        self._registration = Registration(self._context)
-        self._context.topics.on_change = self._topics_changed
         await self._registration.start()
         log.info("broker %s serves at %s", config.name, address)
 
@@ -115,7 +115,7 @@ class Broker:
 
     async def _bind_second_port(self, port: int) -> None:
         """RocketMQ's second port, for clients that use it; only beside a port that was chosen."""
-        if self._server is None or self._config.port == 0:
+        if self._server is None or self._config.port <= FAST_PORT_DISTANCE:
             return
         try:
             await self._server.bind(self._config.bind_address, port - FAST_PORT_DISTANCE)

@@ -7,6 +7,7 @@ members hear of it at once, so that they share the queues anew.
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,11 @@ class Member(msgspec.Struct):
 Members = dict[Connection, Member]
 
 
+class _Membership(NamedTuple):
+    consumes: bool
+    group: str
+
+
 class ConsumerGroup(msgspec.Struct):
     """A consumer group that is online."""
 
@@ -60,8 +66,7 @@ class Clients:
         self._notifies = notifies
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
-        self._joined: dict[Connection, list[tuple[str, Members]]] = {}
-        """Name and members of every group, of either kind, that a client is in."""
+        self._joined: dict[Connection, set[_Membership]] = {}
         self._memberships = 0
         self._subscriptions = 0
 
@@ -84,7 +89,7 @@ class Clients:
         )
         wanted = [] if keep else data.subscription_data_set
         self._require_room(group, wanted)
-        changed = self._join(group.name, group.members, member)
+        changed = self._join(_Membership(True, group.name), group.members, member)
         self._consumers[group.name] = group
         group.consume_type = data.consume_type
         group.message_model = data.message_model
@@ -105,7 +110,7 @@ class Clients:
 
     def unregister_consumer(self, name: str, connection: Connection) -> None:
         group = self._consumers.get(name)
-        if group is None or not self._leave(name, group.members, connection):
+        if group is None or not self._leave(_Membership(True, name), group.members, connection):
             return
         if not group.members:
             del self._consumers[name]
@@ -128,53 +133,53 @@ class Clients:
     def register_producer(self, name: str, member: Member) -> None:
         """Take a heartbeat's word for a group. NoRoom leaves everything as it was."""
         members = self._producers.get(name, {})
-        self._join(name, members, member)
+        self._join(_Membership(False, name), members, member)
         self._producers[name] = members
 
     def unregister_producer(self, name: str, connection: Connection) -> None:
         members = self._producers.get(name)
-        if members is not None and self._leave(name, members, connection) and not members:
+        if members is None or not self._leave(_Membership(False, name), members, connection):
+            return
+        if not members:
             del self._producers[name]
 
     # -- memberships -----------------------------------------------------------------------------
 
-    def _join(self, name: str, members: Members, member: Member) -> bool:
+    def _join(self, membership: _Membership, members: Members, member: Member) -> bool:
         """Whether the client is new in the group."""
         is_new = member.connection not in members
         if is_new:
             if self._memberships >= MEMBERSHIPS_MAX:
                 raise NoRoom(f"there are {self._memberships} members of groups already")
             self._memberships += 1
-            self._joined.setdefault(member.connection, []).append((name, members))
+            self._joined.setdefault(member.connection, set()).add(membership)
         members[member.connection] = member
         return is_new
 
-    def _leave(self, name: str, members: Members, connection: Connection) -> bool:
+    def _leave(self, membership: _Membership, members: Members, connection: Connection) -> bool:
         """Whether the client was in the group."""
         if members.pop(connection, None) is None:
             return False
         self._memberships -= 1
         joined = self._joined[connection]
-        joined[:] = [pair for pair in joined if pair[1] is not members]
+        joined.discard(membership)
         if not joined:
             del self._joined[connection]
         return True
 
     def forget(self, connection: Connection) -> None:
         """The connection closed."""
-        for name, members in list(self._joined.get(connection, ())):
-            if self._producers.get(name) is members:
-                self.unregister_producer(name, connection)
-            else:
+        for consumes, name in list(self._joined.get(connection, ())):
+            if consumes:
                 self.unregister_consumer(name, connection)
+            else:
+                self.unregister_producer(name, connection)
 
     def expire(self, before_ms: int) -> None:
         """Part with clients that have not been heard of since; they are not there any more."""
-        silent = [
-            connection
-            for connection, joined in self._joined.items()
-            if any(members[connection].seen_ms < before_ms for _, members in joined)
-        ]
+        tables = [group.members for group in self._consumers.values()]
+        tables += self._producers.values()
+        silent = {c for table in tables for c, m in table.items() if m.seen_ms < before_ms}
         for connection in silent:
             log.warning("%s is silent and taken for gone", connection.peer)
             self.forget(connection)

@@ -2,13 +2,16 @@
 
 import dataclasses
 import enum
+import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cometmq.protocol.names import check_topic
+from cometmq.protocol.topic_config import QUEUES_MAX
 from cometmq.settings import BadSetting, build, declared, refuse_unknown, setting
 from cometmq.store.config import StoreConfig
+from cometmq.transport.dial import split_address
 from cometmq.transport.tls import TlsMode
 
 from .rocketmq_keys import ROCKETMQ_KEYS
@@ -17,6 +20,25 @@ KIB = 1024
 DEFAULT_PORT = 10911
 FAST_PORT_DISTANCE = 2
 """RocketMQ's clients may use a second port (`vipChannelEnabled`), so far below the first."""
+
+
+INT_MAX = 2**31 - 1
+_PORTS, _COUNTS = (0, 65535), (1, INT_MAX)
+_RANGES = {
+    "port": _PORTS,
+    "ha_port": _PORTS,
+    "permission": (0, 7),
+    "default_topic_queues": (1, QUEUES_MAX),
+    "memory_percent": (0, 100),
+    # An interval of nothing would leave no time for anything else.
+    "register_interval_ms": _COUNTS,
+    "register_timeout_ms": _COUNTS,
+    "offset_save_interval_ms": _COUNTS,
+    "delay_save_interval_ms": _COUNTS,
+    "idle_s": _COUNTS,
+    "client_expiry_ms": _COUNTS,
+}
+"""What numbers may be, by the field's name; where nothing is said, not negative."""
 
 
 class BrokerRole(enum.Enum):
@@ -117,6 +139,8 @@ class BrokerConfig:
                 check_topic(name)  # Both are topics, too.
             except ValueError as error:
                 raise BadSetting(f"{key}: {error}") from None
+        self._check_numbers()
+        self._check_addresses()
         if self.role is not BrokerRole.ASYNC_MASTER or self.broker_id != 0:
             raise BadSetting(
                 f"brokerRole={self.role.value}, brokerId={self.broker_id}: this version has no "
@@ -124,8 +148,26 @@ class BrokerConfig:
             )
         if self.tls_mode is TlsMode.ENFORCING and not (self.tls_certificate and self.tls_key):
             raise BadSetting("tls.server.mode=enforcing needs tls.server.certPath and .keyPath")
-        if not 0 <= self.permission <= 7:
-            raise BadSetting(f"brokerPermission={self.permission}: 0 to 7 is expected")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise BadSetting("tls.server.certPath and tls.server.keyPath belong together")
+
+    def _check_numbers(self) -> None:
+        for key, (name, _) in declared(BrokerConfig).items():
+            value = getattr(self, name)
+            low, high = _RANGES.get(name, (0, INT_MAX))
+            if type(value) is int and not low <= value <= high:
+                raise BadSetting(f"{key}={value}: {low} to {high} is expected")
+
+    def _check_addresses(self) -> None:
+        try:
+            for address in self.name_server_addresses():
+                split_address(address)
+        except ValueError as error:
+            raise BadSetting(f"namesrvAddr: {error}") from None
+        try:
+            ipaddress.ip_address(self.advertised_ip or "127.0.0.1")
+        except ValueError as error:
+            raise BadSetting(f"brokerIP1: {error}") from None
 
     def name_server_addresses(self) -> list[str]:
         return [address.strip() for address in self.name_servers.split(";") if address.strip()]

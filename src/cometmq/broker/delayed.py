@@ -47,9 +47,7 @@ def due(stored: StoredMessage, born_host: bytes) -> Message | None:
     topic, queue = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE, "")
     if not topic or not queue.isdigit():
         return None
-    kept = stored.properties
-    for name in (DELAY, RECORD_CRC):
-        kept = without_property(kept, name.encode())
+    kept = without_property(stored.properties, RECORD_CRC.encode())
     return Message(
         topic=topic,
         queue_id=int(queue),

@@ -127,7 +127,7 @@ class Delays(Persistent):
             log.error("a delayed message without its real topic: offset %d", stored.queue_offset)
             return True
         try:
-            self._inbox.put([message], _told)
+            self._inbox.put_due(message, _told)
         except Refusal as refusal:
             log.error("a delayed message for %s must wait: %s", message.topic, refusal)
             # What can never be stored must not hold up the others.

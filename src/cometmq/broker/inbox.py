@@ -37,8 +37,18 @@ class Inbox:
         """Messages or batches that wait for the end of their turn, or for the disk."""
 
     def put(self, messages: Sequence[Message], settled: Settled) -> list[Appended]:
-        """Append messages; `settled` is told when they may be acknowledged. Refusal if not."""
+        """Append messages, those with a delay to where they wait; `settled` is told when they
+        may be acknowledged. Refusal if not."""
         levels = self._levels
+        return self._append(messages, [delayed(m, levels) for m in messages], settled)
+
+    def put_due(self, message: Message, settled: Settled) -> None:
+        """The same for a message whose delay is over."""
+        self._append([message], [message], settled)
+
+    def _append(
+        self, messages: Sequence[Message], records: list[Message], settled: Settled
+    ) -> list[Appended]:
         if self._closed:
             raise _refusal(StoreClosed("the broker is stopping"))
         if self._sync and self.waiting >= self._context.config.sends_waiting_max:
@@ -47,7 +57,7 @@ class Inbox:
                 f"[REJECTREQUEST]{self.waiting} sends wait for the disk, start flow control",
             )
         try:
-            placed = self._store.append_all([delayed(message, levels) for message in messages])
+            placed = self._store.append_all(records)
         except (AppendRefused, IllegalMessage, StoreClosed) as error:
             self._stats.put_failed.total += len(messages)
             # Those of a batch before the one that was refused are in the log, and are read.
@@ -79,9 +89,16 @@ class Inbox:
         stats.meter(TOPIC_PUT_SIZE, topic).total += size
 
 
+def illegal(reason: str) -> Refusal:
+    return Refusal(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"the message is illegal, maybe msg body or properties length not matched: {reason}",
+    )
+
+
 def _refusal(error: Exception) -> Refusal:
     if isinstance(error, MessageTooLarge | IllegalMessage):
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {error}")
+        return illegal(str(error))
     return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
 
 

@@ -120,6 +120,12 @@ class ConsumerOffsets(Persistent):
     def topics_of(self, group: str) -> list[str]:
         return [topic for topic, owner in self._pairs() if owner == group]
 
+    def topics_by_group(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for topic, group in self._pairs():
+            found.setdefault(group, []).append(topic)
+        return found
+
     def groups_of(self, topic: str) -> list[str]:
         return [group for consumed, group in self._pairs() if consumed == topic]
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cometmq.store.config_file import ConfigFile
+from cometmq.store.errors import StoreMismatch
 
 
 class Persistent:
@@ -31,5 +32,12 @@ class Persistent:
 
     def load_as(self, kind: Any) -> Any:
         """What the file has, as that type; None when there is no file."""
-        content = self._file.load() if self._file is not None else None
-        return None if content is None else msgspec.convert(content, kind, strict=False)
+        if self._file is None:
+            return None
+        try:
+            content = self._file.load()
+            return None if content is None else msgspec.convert(content, kind, strict=False)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StoreMismatch(
+                f"{self._file.path} cannot be read: {error}; put back a copy that can, or remove it"
+            ) from error

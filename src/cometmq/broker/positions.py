@@ -81,12 +81,13 @@ class Positions:
         if topic is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic} not exist!")
         queues = max(topic.read_queue_nums, topic.write_queue_nums)
-        if not 0 <= fields.queue_id < queues or fields.commit_offset < 0:
+        if not 0 <= fields.queue_id < queues:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
-                f"queue {fields.queue_id} of {fields.topic}, offset {fields.commit_offset}: "
-                f"the topic has {queues} queues and offsets begin at 0",
+                f"queue {fields.queue_id} of {fields.topic}: the topic has {queues} queues",
             )
+        if fields.commit_offset < 0:
+            return Response()  # Go and Node tell -1 of queues that they got nothing from.
         if not context.offsets.commit(
             fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset
         ):

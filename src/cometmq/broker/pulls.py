@@ -27,6 +27,7 @@ SUSPEND_MS_MAX = 60_000
 PULL_COUNT_MAX = 10_000
 PULL_BYTES_MAX = 8 * 1024 * 1024
 
+_NO_FIELDS: dict[str, str] = {}
 _MEMORY_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 _CODES = {
@@ -66,8 +67,8 @@ class Pulls:
         fields = command.fields(PullFields)
         group = self._checked_group(fields)
         self._check_topic(connection, fields)
-        subscription = self._subscription(fields, group)
-        pull = _Pull(connection, command, fields, group, subscription.tag_hashes())
+        tag_hashes = self._tag_hashes(fields, group)
+        pull = _Pull(connection, command, fields, group, tag_hashes)
         if fields.sys_flag & COMMIT_OFFSET and fields.commit_offset >= 0:
             context.offsets.commit(
                 group.group_name, fields.topic, fields.queue_id, fields.commit_offset
@@ -118,9 +119,19 @@ class Pulls:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.peer}]",
             )
 
+    def _tag_hashes(self, fields: PullFields, group: GroupConfig) -> frozenset[int] | None:
+        try:
+            return self._subscription(fields, group).tag_hashes()
+        except ValueError as error:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"parse the consumer's subscription failed: {error}",
+            ) from None
+
     def _subscription(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
+        """What the consumer wants. ValueError when it cannot be read."""
         if fields.sys_flag & SUBSCRIPTION:
-            found = self._carried(fields)
+            found = _carried(fields)
         else:
             found = self._registered(fields, group)
         if found.expression_type not in (TAG, ""):
@@ -130,18 +141,6 @@ class Pulls:
                 f"{found.expression_type}",
             )
         return found
-
-    def _carried(self, fields: PullFields) -> SubscriptionData:
-        """The subscription that stands in the request itself."""
-        if fields.expression_type == SQL92:
-            return SubscriptionData(fields.topic, fields.subscription, expression_type=SQL92)
-        try:
-            return tag_subscription(fields.topic, fields.subscription, fields.sub_version)
-        except ValueError as error:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"parse the consumer's subscription failed: {error}",
-            ) from None
 
     def _registered(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
         """The subscription that the group's heartbeats told."""
@@ -259,6 +258,9 @@ class Pulls:
         deadline = asyncio.get_running_loop().time() + wait_ms / 1000
         queue = queue_key(fields.topic, fields.queue_id)
         at = offset
+        # What a pull that waits keeps here must not grow with what its client sent.
+        pull.command.body, pull.command.encoded_fields = b"", _NO_FIELDS
+        fields.subscription = ""
 
         def retry(waiting: WaitingPull, last: bool) -> bool:
             nonlocal at
@@ -292,6 +294,13 @@ class Pulls:
             ):
                 return result.next_offset
         return self._response(pull, result)
+
+
+def _carried(fields: PullFields) -> SubscriptionData:
+    """The subscription that stands in the request itself."""
+    if fields.expression_type == SQL92:
+        return SubscriptionData(fields.topic, fields.subscription, expression_type=SQL92)
+    return tag_subscription(fields.topic, fields.subscription, fields.sub_version)
 
 
 def _is_at_end(result: ReadResult, offset: int) -> bool:

@@ -66,14 +66,14 @@ class Retries:
         if fields.delay_level < 0 or failed.reconsume_times >= _attempts_max(
             fields, command, group
         ):
-            again.topic = self._dead_letter_topic(group)
+            again.topic, level = self._dead_letter_topic(group), 0
         else:
             level = fields.delay_level or FIRST_RETRY_LEVEL + failed.reconsume_times
             again.topic = retry_topic.topic_name
             # An operator may have given the group more queues than its topic has.
             queues = max(1, min(group.retry_queue_nums, retry_topic.read_queue_nums))
             again.queue_id = random.randrange(queues)  # noqa: S311 - spreads load
-            again.properties = with_property(again.properties, DELAY.encode(), b"%d" % level)
+        again.properties = with_property(again.properties, DELAY.encode(), b"%d" % level)
         self._count(failed, fields)
 
         def settled(code: ResponseCode, remark: str | None) -> None:
@@ -134,10 +134,8 @@ class Retries:
 
 
 def _again(failed: StoredMessage) -> Message:
-    """The message once more, with where it was first, and without a delay of its own."""
-    properties = failed.properties
-    for name in (RECORD_CRC, DELAY):
-        properties = without_property(properties, name.encode())
+    """The message once more, with where it was first."""
+    properties = without_property(failed.properties, RECORD_CRC.encode())
     if property_value(properties, RETRY_TOPIC) is None:
         properties = with_property(properties, RETRY_TOPIC, failed.topic.encode())
     if property_value(properties, ORIGIN_ID) is None:

@@ -23,7 +23,7 @@ from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
 from .delayed import wants_timer
-from .inbox import Inbox
+from .inbox import Inbox, illegal
 from .retries import Retries
 from .topics import NOT_FOR_CLIENTS
 
@@ -155,10 +155,8 @@ class Sends:
                 f"CLUSTER\x01{config.cluster}\x02"
             ).encode()
         if len(properties) > PROPERTIES_BYTES_MAX:
-            raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: its properties have {len(properties)} bytes, "
-                f"{PROPERTIES_BYTES_MAX} are allowed",
+            raise illegal(
+                f"its properties have {len(properties)} bytes, {PROPERTIES_BYTES_MAX} are allowed"
             )
         return properties
 

@@ -1,6 +1,7 @@
 """Running servers in the foreground until a signal ends them."""
 
 import asyncio
+import contextlib
 import resource
 import signal
 import sys
@@ -13,7 +14,13 @@ def until_signal(*, or_stdin_ends: bool = False) -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     if or_stdin_ends:
-        loop.add_reader(sys.stdin.fileno(), ended.set)
+        stdin = sys.stdin.fileno()
+
+        def stdin_ended() -> None:
+            loop.remove_reader(stdin)  # It stays readable, and would be told so again and again.
+            ended.set()
+
+        loop.add_reader(stdin, stdin_ended)
     return ended
 
 
@@ -26,7 +33,8 @@ def say_ready(what: str) -> None:
 def raise_file_limit() -> None:
     """As many open files as this process may have: each connection is one, each mapped file too."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with contextlib.suppress(OSError, ValueError):  # Some systems name a limit that they refuse.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def complain(text: str) -> None:

@@ -8,6 +8,8 @@ from .numbers import Int32, Int64
 ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
+EXPRESSION_CHARS_MAX = 16 * 1024
+"""A filter is kept as long as its consumer is there."""
 
 
 class SubscriptionData(msgspec.Struct, rename="camel"):
@@ -21,13 +23,17 @@ class SubscriptionData(msgspec.Struct, rename="camel"):
 
     def tag_hashes(self) -> frozenset[int] | None:
         """The tags' hash codes as the ConsumeQueue keeps them; None when every message counts."""
-        if self.sub_string in (ALL, "") or self.expression_type != TAG:
+        if self.sub_string in (ALL, "") or self.expression_type not in (TAG, ""):
             return None
         return frozenset(self.code_set or map(string_hash, split_tags(self.sub_string)))
 
 
 def split_tags(expression: str) -> list[str]:
-    """The tags of `A || B`. ValueError when there are none."""
+    """The tags of `A || B`. ValueError when there are none, or far too many."""
+    if len(expression) > EXPRESSION_CHARS_MAX:
+        raise ValueError(
+            f"a filter of {len(expression)} characters; {EXPRESSION_CHARS_MAX} are allowed"
+        )
     tags = [tag.strip() for tag in expression.split("||")]
     tags = [tag for tag in tags if tag]
     if not tags:

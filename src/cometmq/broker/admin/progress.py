@@ -3,6 +3,7 @@
 Some bodies are maps by queue, which are not JSON: see `protocol.message_queue`.
 """
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -84,33 +85,35 @@ class Progress:
     def group(self, _: Connection, command: Command) -> Response:
         fields = command.fields(ConsumeStatsFields)
         group = fields.consumer_group
-        topics: Iterable[str] = [name for name in fields.topic_list.split(";") if name]
-        if not topics:
-            named = [fields.topic] if fields.topic else self._context.offsets.topics_of(group)
-            topics = [topic for topic in named if self._may_consume(group, topic)]
+        named = [name for name in fields.topic_list.split(";") if name]
+        if named:
+            topics = [self._context.topics.get(name) for name in named]
+        else:
+            known = [fields.topic] if fields.topic else self._context.offsets.topics_of(group)
+            topics = [*self._existing_of(group, known)]
         stats = ConsumeStats({}, 0.0)
-        for name in topics:
-            topic = self._context.topics.get(name)
-            if topic is not None:
-                found = self._consume_stats(group, topic, topic.read_queue_nums)
-                stats.queues |= found.queues
-                stats.rate += found.rate
+        for topic in filter(None, topics):
+            found = self._consume_stats(group, topic, topic.read_queue_nums)
+            stats.queues |= found.queues
+            stats.rate += found.rate
         return Response(body=stats.encode())
 
-    def all_groups(self, _: Connection, command: Command) -> Response:
+    async def all_groups(self, _: Connection, command: Command) -> Response:
         ordered_only = command.fields(BrokerConsumeStatsFields).is_order
         context = self._context
+        topics = context.offsets.topics_by_group()
         groups: list[dict[str, list[msgspec.Raw]]] = []
         lag = in_flight = 0
         for group in context.groups:
             found = [
                 self._consume_stats(group.group_name, topic, topic.write_queue_nums)
-                for topic in self._consumed(group.group_name)
+                for topic in self._existing_of(group.group_name, topics.get(group.group_name, []))
                 if topic.order or not ordered_only
             ]
             lag += sum(stats.lag for stats in found)
             in_flight += sum(stats.in_flight for stats in found)
             groups.append({group.group_name: [msgspec.Raw(stats.encode()) for stats in found]})
+            await asyncio.sleep(0)  # With many groups it takes long; others want answers too.
         return json_response(
             {
                 "brokerAddr": str(context.address),
@@ -150,8 +153,7 @@ class Progress:
         online = self._context.clients.consumer_group(group)
         return online is None or not online.subscriptions or topic in online.subscriptions
 
-    def _consumed(self, group: str) -> list[TopicConfig]:
-        names = self._context.offsets.topics_of(group)
+    def _existing_of(self, group: str, names: Iterable[str]) -> list[TopicConfig]:
         found = [self._context.topics.get(name) for name in names if self._may_consume(group, name)]
         return [topic for topic in found if topic is not None]
 
