@@ -5,7 +5,10 @@ Settings go by RocketMQ's keys. Files are small, so that a few messages cross ev
 
 import asyncio
 import contextlib
+import errno
 import functools
+import os
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, ParamSpec
@@ -23,7 +26,7 @@ from cometmq.protocol.properties import encode_properties
 from cometmq.protocol.record import iter_records
 from cometmq.protocol.subscription import tag_subscription
 from cometmq.store.disk import Disk
-from cometmq.transport.connection import Connection
+from cometmq.transport.connection import Connection, Handler
 from cometmq.transport.dial import connect
 from cometmq.transport.loop import run
 
@@ -100,6 +103,40 @@ async def serving(root: Path, **how: Any) -> AsyncIterator[Broker]:
         await broker.stop()
 
 
+class HeldDisk(Disk):
+    """A disk whose syncs end only when they are let go."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._free.set()
+
+    def hold(self) -> None:
+        self._free.clear()
+
+    def let_go(self) -> None:
+        self._free.set()
+
+    def sync(self, path: Path, fd: int) -> None:
+        assert self._free.wait(TEST_TIMEOUT_S)
+        super().sync(path, fd)
+
+
+class FullDisk(Disk):
+    """A disk without space for another file, or over a mark, as long as it is told so."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.percent = 10.0
+
+    def create(self, path: Path, size: int, reserved: int) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return super().create(path, size, reserved)
+
+    def used_percent(self, path: Path) -> float:
+        return self.percent
+
+
 def context_of(broker: Broker) -> Context:
     assert broker._context is not None
     return broker._context
@@ -116,7 +153,7 @@ class Client:
     async def to(cls, where: Broker | str, **how: Any) -> "Client":
         client = cls()
         address = where if isinstance(where, str) else str(where.address)
-        handlers = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: client._noticed}
+        handlers: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: client._noticed}
         client._connection = await connect(address, handlers, **how)
         return client
 
@@ -149,7 +186,7 @@ class Client:
         *,
         queue_id: int = 0,
         properties: Mapping[str, str] | None = None,
-        **changes: object,
+        **changes: Any,
     ) -> Command:
         return await self.ask(310, send_fields(topic, queue_id, properties, **changes), body)
 
@@ -161,7 +198,7 @@ class Client:
         *,
         group: str = GROUP,
         flag: int = SUBSCRIPTION,
-        **changes: object,
+        **changes: Any,
     ) -> Command:
         return await self.ask(11, pull_fields(topic, queue_id, offset, group, flag, **changes))
 
@@ -175,7 +212,7 @@ class Client:
             found += messages_in(answer)
 
     async def arrival(
-        self, topic: str, queue_id: int = 0, offset: int = 0, **changes: object
+        self, topic: str, queue_id: int = 0, offset: int = 0, **changes: Any
     ) -> list[StoredMessage]:
         """The next messages of a queue, however long they take to come."""
         while True:
@@ -193,7 +230,7 @@ class Client:
         topics: Mapping[str, str] | None = None,
         producers: Iterable[str] = (),
         version: int = 1,
-        **changes: object,
+        **changes: Any,
     ) -> Command:
         body = heartbeat_of(client_id, groups, topics or {TOPIC: "*"}, producers, version)
         return await self.ask(34, {}, {**body, **changes})
@@ -245,7 +282,7 @@ def send_fields(
     topic: str = TOPIC,
     queue_id: int = 0,
     properties: Mapping[str, str] | None = None,
-    **changes: object,
+    **changes: Any,
 ) -> dict[str, object]:
     """The header of SEND_MESSAGE_V2, one letter a field."""
     return {
@@ -254,7 +291,7 @@ def send_fields(
     }  # fmt: skip
 
 
-def long_send_fields(topic: str = TOPIC, queue_id: int = 0, **changes: object) -> dict[str, object]:
+def long_send_fields(topic: str = TOPIC, queue_id: int = 0, **changes: Any) -> dict[str, object]:
     """The header of SEND_MESSAGE, with names in full."""
     return {
         "producerGroup": "producers", "topic": topic, "defaultTopic": "TBW102",
@@ -269,7 +306,7 @@ def pull_fields(
     offset: int = 0,
     group: str = GROUP,
     flag: int = SUBSCRIPTION,
-    **changes: object,
+    **changes: Any,
 ) -> dict[str, object]:
     return {
         "consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset,
@@ -284,7 +321,7 @@ def heartbeat_of(
     topics: Mapping[str, str] | None = None,
     producers: Iterable[str] = (),
     version: int = 1,
-    **consumer: object,
+    **consumer: Any,
 ) -> dict[str, Any]:
     subscriptions = [
         tag_subscription(topic, expression, version)

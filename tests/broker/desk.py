@@ -47,12 +47,21 @@ from tests.store.stores import small_config
 ADDRESS = Host("127.0.0.1", 10911)
 BROKER = "broker-a"
 JAVA_5_5 = 513
+ANSWER_LIMIT_S = 10.0
 
 
 class Desk:
     def __init__(self, root: Path, clock: ManualClock, **settings: Any) -> None:
         self.clock = clock
-        self.store = MessageStore(small_config(root), host=ADDRESS, clock=clock)
+        # However late or full it is where tests run: nothing is deleted unasked.
+        store_config = small_config(
+            root,
+            delete_when="",
+            disk_expire_percent=100,
+            disk_force_percent=100,
+            disk_full_percent=100,
+        )
+        self.store = MessageStore(store_config, host=ADDRESS, clock=clock)
         self.store.open()
         config = BrokerConfig(name=BROKER, **settings)
         levels = len(self.store.config.delays_ms())
@@ -71,6 +80,9 @@ class Desk:
             address=ADDRESS,
             started_ms=clock.now_ms(),
         )
+        self.announced = 0
+        """How often NameServers were told of topics, and waited for."""
+        self.context.announce = self._announce
         self.inbox = Inbox(self.context)
         self.delays = Delays(self.store, self.inbox, clock, _file(root, "delayOffset"))
         parts = (Sessions(self.context), Pulls(self.context), Positions(self.context))
@@ -83,30 +95,27 @@ class Desk:
         self.context.waiting_pulls.stop()
         self.store.close()
 
+    async def _announce(self) -> None:
+        self.announced += 1
+
     # -- questions -------------------------------------------------------------------------------
 
     def ask(self, code: int, body: bytes | object = b"", **fields: object) -> Response:
-        """What the handler answers; a refusal is an answer too."""
+        """What the handler answers; a refusal is an answer too. For tests without a loop."""
+        return asyncio.run(self.ask_later(code, body, **fields))
+
+    async def ask_later(self, code: int, body: bytes | object = b"", **fields: object) -> Response:
+        """The same in a coroutine."""
         try:
             answer = self.handlers[code](stranger(), request(code, body, fields))
+            if answer is not None and not isinstance(answer, Response):
+                answer = await asyncio.wait_for(answer, ANSWER_LIMIT_S)
         except Refusal as refusal:
             return refusal.response
         except MalformedFields as error:
             return Response(ResponseCode.SYSTEM_ERROR, str(error))
-        assert isinstance(answer, Response)
-        return answer
-
-    async def ask_later(self, code: int, body: bytes | object = b"", **fields: object) -> Response:
-        """The same of a handler that takes its time."""
-        answer = self.handlers[code](stranger(), request(code, body, fields))
         assert answer is not None
-        assert not isinstance(answer, Response)
-        try:
-            response = await asyncio.wait_for(answer, 10)
-        except Refusal as refusal:
-            return refusal.response
-        assert response is not None
-        return response
+        return answer
 
     # -- what is there ---------------------------------------------------------------------------
 

@@ -62,8 +62,8 @@ def fill_files(desk: Desk) -> None:
     while desk.store.appended.value < 4 * desk.store.config.commit_log_file_bytes:
         desk.put("orders")
     long_ago = desk.clock.now_ms() // 1000 - 100 * HOUR_S
-    for path in desk.store.config.commit_log_dir.iterdir():
-        os.utime(path, (long_ago, long_ago))
+    for segment in desk.store.commit_log.segments:
+        os.utime(segment.path, (long_ago, long_ago))
 
 
 async def test_expired_log_files_and_what_points_to_them_go(desk: Desk) -> None:

@@ -109,7 +109,7 @@ async def test_a_pull_that_waits_hears_of_a_reset_at_once_and_others_wait_on(des
         groups = ("billing", "archive")
         pulls = [asyncio.create_task(consumer.request(pull(group), 30)) for group in groups]
         await until(lambda: len(desk.context.waiting_pulls) == 2)
-        assert desk.ask(RESET, **asked(0)).code == 0
+        assert (await desk.ask_later(RESET, **asked(0))).code == 0
         moved = await asyncio.wait_for(pulls[0], 5)
         assert moved.code == ResponseCode.PULL_OFFSET_MOVED
         assert moved.text_fields()["nextBeginOffset"] == "0"

@@ -51,13 +51,29 @@ def test_groups_follow_a_change(desk: Desk) -> None:
 
 
 def test_name_servers_hear_of_a_changed_permission_only(desk: Desk) -> None:
-    heard: list[int] = []
-    desk.context.topics.on_change = lambda: heard.append(desk.context.config.permission)
+    desk.topic("orders")
     version = desk.context.topics.version
     desk.ask(UPDATE, b"brokerPermission=4\n")
-    desk.ask(UPDATE, b"traceOn=false\n")
-    assert heard == [4]
+    desk.ask(UPDATE, b"traceOn=false\nbrokerPermission=4\n")
+    assert desk.announced == 1
     assert desk.context.topics.version.counter == version.counter + 1
+
+
+def test_no_topic_is_told_to_be_for_more_than_the_broker_is(desk: Desk) -> None:
+    desk.topic("orders")
+
+    def perms() -> tuple[int, int]:
+        table = desk.context.topics.told().topic_config_table
+        return table["orders"].perm, table["TBW102"].perm
+
+    assert perms() == (6, 7)
+    desk.ask(UPDATE, b"brokerPermission=4\n")
+    assert perms() == (4, 4)
+    kept = desk.context.topics.get("orders")
+    assert kept is not None
+    assert kept.perm == 6
+    desk.ask(UPDATE, b"brokerPermission=6\n")
+    assert perms() == (6, 7)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ class Broker:
             handlers.update(self._build_handlers(self._context))
             self._registration = Registration(self._context)
             self._context.topics.on_change = self._topics_changed
+            self._context.announce = self._registration.announce
             await self._bind_second_port(address.port)
             await self._server.serve()
         except BaseException:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Awaitable, Callable
 
 from cometmq.clock import Clock
 from cometmq.protocol.host import Host
@@ -17,6 +18,10 @@ from .offsets import ConsumerOffsets
 from .stats import Stats
 from .topics import Topics
 from .waiting_pulls import WaitingPulls
+
+
+async def _nobody_to_tell() -> None:
+    """For a broker without NameServers."""
 
 
 @dataclasses.dataclass
@@ -35,6 +40,8 @@ class Context:
     address: Host
     """Where clients reach this broker."""
     started_ms: int = dataclasses.field(default_factory=lambda: int(time.time() * 1000))
+    announce: Callable[[], Awaitable[None]] = _nobody_to_tell
+    """Tells NameServers of changed topics, and returns when they have heard."""
 
     def settings(self) -> dict[str, str]:
         return {**as_text(self.store.config), **as_text(self.config)}

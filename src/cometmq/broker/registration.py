@@ -26,6 +26,8 @@ from .context import Context
 log = logging.getLogger(__name__)
 RETRY_S = 5.0
 FAREWELL_S = 3.0
+ANNOUNCE_S = 3.0
+"""A NameServer that takes longer hears of it, but nobody waits for that."""
 GATHER_S = 0.01
 """Changes within so short a time are told together."""
 
@@ -52,6 +54,10 @@ class Registration:
         for server in self._name_servers:
             server.news.set()
 
+    async def announce(self) -> None:
+        """Register now; returns when each NameServer has heard, or could not be reached."""
+        await asyncio.gather(*(server.announce() for server in self._name_servers))
+
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -67,13 +73,24 @@ class _NameServer:
         self._address = address
         self._connection: Connection | None = None
         self._known = True
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def announce(self) -> None:
+        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(heard)
+        self.news.set()
+        await asyncio.wait([heard], timeout=ANNOUNCE_S)
 
     async def keep(self) -> None:
         """Register again and again."""
         while True:
             self.news.clear()
+            waiting, self._waiting = self._waiting, []
             succeeded = await self._register()
             self.tried.set()
+            for heard in waiting:
+                if not heard.done():
+                    heard.set_result(None)
             interval_s = self._context.config.register_interval_ms / 1000
             try:
                 async with asyncio.timeout(interval_s if succeeded else min(RETRY_S, interval_s)):
@@ -86,7 +103,7 @@ class _NameServer:
         context = self._context
         try:
             connection = await self._connected()
-            request = register_request(self._fields(), context.topics.content())
+            request = register_request(self._fields(), context.topics.told())
             answer = await connection.request(request, context.config.register_timeout_ms / 1000)
             if answer.code != 0:
                 raise TransportError(answer.remark or f"answer {answer.code}")

@@ -14,7 +14,7 @@ SAMPLE_INTERVAL_MS = 10_000
 _MINUTE_SAMPLES = 7
 _HOUR_EVERY, _HOUR_SAMPLES = 60, 7
 _DAY_EVERY, _DAY_SAMPLES = 360, 25
-METERS_MAX = 200_000
+METERS_MAX = 50_000
 """Of all names and keys together; what comes beyond is not counted one by one."""
 
 # Names under which RocketMQ's tools ask for figures.

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
+
 from cometmq.clock import Clock
 from cometmq.protocol.data_version import DataVersion
 from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
@@ -68,6 +70,17 @@ class Topics(Persistent):
 
     def content(self) -> TopicConfigs:
         return TopicConfigs(self._table, self.version)
+
+    def told(self) -> TopicConfigs:
+        """What NameServers hear: no topic is for more than the whole broker is."""
+        allowed = self._config.permission
+        if allowed & READ_WRITE == READ_WRITE:
+            return self.content()
+        table = {
+            name: msgspec.structs.replace(topic, perm=topic.perm & allowed)
+            for name, topic in self._table.items()
+        }
+        return TopicConfigs(table, self.version)
 
     def adopt(self, queues: Iterable[tuple[str, int]]) -> None:
         """Take in topics that the store has messages of and the file does not know: it was lost,
@@ -141,9 +154,8 @@ class Topics(Persistent):
             self._put(topic)
         self.save()
 
-    def announce(self) -> None:
-        """Let NameServers hear of all topics anew, because something that concerns them all
-        changed."""
+    def renew(self) -> None:
+        """Make a new version, because something that concerns all topics changed."""
         self._changed_table()
 
     def delete(self, name: str) -> bool:

@@ -46,19 +46,23 @@ class SettingsRequests:
         version = msgspec.json.encode(self._version).decode()
         return Response(fields={"version": version}, body="".join(lines).encode())
 
-    def update(self, connection: Connection, command: Command) -> Response:
+    async def update(self, connection: Connection, command: Command) -> Response:
         try:
             values = parse_properties(command.body.decode())
         except UnicodeDecodeError:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         if BLACK_LIST & values.keys():
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        permission = self._context.config.permission
         try:
             self._apply(values)
         except BadSetting as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         self._version = self._version.next(self._context.clock.now_ms())
         log.info("%s: settings changed: %s", connection.peer, values)
+        if self._context.config.permission != permission:
+            self._context.topics.renew()
+            await self._context.announce()
         return Response()
 
     def _apply(self, values: dict[str, str]) -> None:
@@ -75,13 +79,11 @@ class SettingsRequests:
         self._reconfigure(config)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        context, before = self._context, self._context.config
+        context = self._context
         context.config = config
         context.topics.reconfigure(config)
         context.groups.reconfigure(config)
         context.waiting_pulls.held_max = config.pulls_held_max
-        if config.permission != before.permission:
-            context.topics.announce()
 
 
 def _only(values: dict[str, str], known: Collection[str]) -> dict[str, str]:

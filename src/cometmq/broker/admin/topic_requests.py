@@ -48,7 +48,7 @@ class TopicRequests:
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def update(self, connection: Connection, command: Command) -> Response:
+    async def update(self, connection: Connection, command: Command) -> Response:
         fields = command.fields(CreateTopicFields)
         try:
             changes = parse_changes(fields.attributes)
@@ -58,14 +58,14 @@ class TopicRequests:
             fields.topic, fields.read_queue_nums, fields.write_queue_nums, fields.perm,
             fields.topic_filter_type, fields.topic_sys_flag, fields.order, changes,
         )  # fmt: skip
-        self._apply(connection, [wanted])
+        await self._apply(connection, [wanted])
         return Response()
 
-    def update_list(self, connection: Connection, command: Command) -> Response:
-        self._apply(connection, decode_body(command, TopicList).topic_config_list)
+    async def update_list(self, connection: Connection, command: Command) -> Response:
+        await self._apply(connection, decode_body(command, TopicList).topic_config_list)
         return Response()
 
-    def _apply(self, connection: Connection, wanted: list[TopicConfig]) -> None:
+    async def _apply(self, connection: Connection, wanted: list[TopicConfig]) -> None:
         """Create or change topics whose attributes are changes to what there is."""
         topics = self._context.topics
         ready = [self._checked(topic) for topic in wanted]
@@ -77,6 +77,8 @@ class TopicRequests:
         except ValueError as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         log.info("%s: topics changed: %s", connection.peer, changed)
+        # Who asked for a topic looks for its route next.
+        await self._context.announce()
 
     def _checked(self, wanted: TopicConfig) -> TopicConfig:
         self._check_name(wanted.topic_name)
@@ -114,7 +116,7 @@ class TopicRequests:
                 f"The topic[{name}] is conflict with system topic.",
             )
 
-    def delete(self, connection: Connection, command: Command) -> Response:
+    async def delete(self, connection: Connection, command: Command) -> Response:
         """Forget a topic, also one that is only half there."""
         name = command.fields(TopicFields).topic
         self._check_name(name)
@@ -129,6 +131,8 @@ class TopicRequests:
             for queue_id in range(known.read_queue_nums):
                 context.waiting_pulls.release(queue_key(name, queue_id))
         log.info("%s: topic %s with %d queues deleted", connection.peer, name, queues)
+        # Tools remove it from NameServers next, where no older registration may bring it back.
+        await context.announce()
         return Response()
 
     def clean_unused(self, connection: Connection, _: Command) -> Response:
