@@ -193,6 +193,16 @@ async def test_a_consumer_too_old_to_answer_is_not_asked(desk: Desk) -> None:
     assert "Version <61> too low to finish" in (answer.remark or "")
 
 
+async def test_the_first_version_that_answers_is_asked(desk: Desk) -> None:
+    async with consuming(desk, {RUNNING_INFO: lambda _, __: Response(body=b"old")}):
+        group = desk.context.clients.consumer_group("billing")
+        assert group is not None
+        for member in group.members.values():
+            member.version = 62
+        answer = await desk.ask_later(RUNNING_INFO, consumerGroup="billing", clientId="one")
+    assert answer.body == b"old"
+
+
 async def test_a_consumer_that_is_silent_is_given_up(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

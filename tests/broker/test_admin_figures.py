@@ -4,6 +4,7 @@ import re
 
 from cometmq.broker.stats import SAMPLE_INTERVAL_MS, TOPIC_PUT_NUMS
 from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.message import Message
 from tests.broker.desk import Desk, json_of
 
 DAY_MS = 86_400_000
@@ -69,6 +70,15 @@ def test_what_waits_for_the_disk_is_told_in_bytes(desk: Desk) -> None:
     desk.store.flushed.reset(end - 1023)
     assert table(desk)["remainHowManyDataToFlush"] == "1023 B"
     desk.store.flushed.reset(end)
+
+
+def test_what_is_not_dispatched_yet_and_who_waits_are_told(desk: Desk) -> None:
+    place = desk.store.append(Message("orders", 0, b"hello"))
+    desk.inbox.waiting = 4
+    told = table(desk)
+    assert told["dispatchBehindBytes"] == str(place.size)
+    assert told["sendThreadPoolQueueSize"] == "4"
+    assert told["sendThreadPoolQueueCapacity"] == "10000"
 
 
 def test_rates_and_totals_of_what_went_through(desk: Desk) -> None:

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from cometmq.broker.admin import queue_entries
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.java import string_hash
 from tests.broker.desk import Desk, json_of
@@ -39,6 +40,14 @@ def test_entries_that_are_not_there_are_not_made_up(
     told = json_of(desk.ask(ENTRIES, topic="orders", queueId=0, index=index, count=count))
     assert len(told["queueData"]) == expected
     assert told["maxQueueIndex"] == 3
+
+
+def test_entries_are_shown_up_to_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_entries, "ENTRIES_MAX", 2)
+    for _ in range(3):
+        desk.put("orders")
+    told = json_of(desk.ask(ENTRIES, topic="orders", queueId=0, index=0, count=3))
+    assert len(told["queueData"]) == 2
 
 
 def test_a_groups_subscription_stands_beside_the_entries(desk: Desk) -> None:

@@ -118,6 +118,14 @@ def test_a_group_is_kept_from_one_topic_and_let_in_again(desk: Desk) -> None:
     assert desk.context.groups.content().forbidden_table == {}
 
 
+def test_what_else_a_group_is_forbidden_stays(desk: Desk) -> None:
+    desk.context.groups.content().forbidden_table["billing"] = {"orders": 6}
+    assert not desk.context.groups.may_read("billing", "orders")
+    desk.ask(FORBIDDEN, group="billing", topic="orders", readable=True)
+    assert desk.context.groups.may_read("billing", "orders")
+    assert desk.context.groups.content().forbidden_table == {"billing": {"orders": 2}}
+
+
 def test_all_groups_are_told_with_what_is_forbidden_to_them(desk: Desk) -> None:
     desk.ask(CREATE, wanted("billing"))
     desk.ask(FORBIDDEN, group="billing", topic="orders", readable=False)

@@ -8,6 +8,7 @@ import pytest
 
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Request
+from cometmq.protocol.scan import queue_key
 from cometmq.testing.clock import ManualClock
 from cometmq.transport.dial import connect
 from tests.broker.desk import Desk, json_of, queues_of
@@ -162,8 +163,29 @@ def test_the_least_offsets_of_all_groups_but_some(desk: Desk, start_ms: int) -> 
 
     assert least("billing") == {"0": 0}
     assert least("billing", "behind") == {"0": 1}
+    assert least("behind") == {"0": 0}
     assert least("behind", "behind,archive") == {"0": END_OF_JAVA}
     assert desk.context.offsets.get("behind", "orders", 0) == 0
+
+
+def test_offsets_of_messages_that_are_gone_do_not_count(desk: Desk, start_ms: int) -> None:
+    queue = desk.store.queues.get(queue_key("orders", 0))
+    assert queue is not None
+    queue.min_offset = 2
+    desk.context.offsets.commit("archive", "orders", 0, 1)
+    told = json_of(desk.ask(CORRECTION, compareGroup="nobody", topic="orders"))
+    assert told == {"correctionOffsets": {"0": 2}}
+
+
+def test_cloned_offsets_are_there_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    desk = Desk(tmp_path / "store", clock)
+    desk.topic("orders")
+    desk.context.offsets.commit("billing", "orders", 0, 1)
+    desk.ask(CLONE, srcGroup="billing", destGroup="clone", topic="orders")
+    desk.store.close()  # Nobody saves the tables once more, as after a crash.
+    again = Desk(tmp_path / "store", clock)
+    assert again.context.offsets.get("clone", "orders", 0) == 1
+    again.close()
 
 
 def test_progress_of_delays_is_told(desk: Desk) -> None:

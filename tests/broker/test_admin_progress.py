@@ -4,6 +4,7 @@ import pytest
 
 from cometmq.broker.stats import GROUP_GET_NUMS, TOPIC_PUT_NUMS
 from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.topic_config import TopicConfig
 from tests.broker.desk import Desk, body_of, json_of, queues_of
 
 TOPIC_STATS = RequestCode.GET_TOPIC_STATS_INFO
@@ -108,6 +109,13 @@ async def test_all_groups_of_a_broker_with_their_lag(desk: Desk, start_ms: int) 
     assert groups["TOOLS_CONSUMER"] == []
     assert told["brokerAddr"] == "127.0.0.1:10911"
     assert (told["totalDiff"], told["totalInflightDiff"]) == (2, 1)
+
+
+async def test_queues_that_are_only_written_count_for_a_broker(desk: Desk, start_ms: int) -> None:
+    desk.context.topics.update(TopicConfig("orders", 1, 2))
+    assert queues_of(await desk.ask_later(BROKER_STATS, isOrder=False))["totalDiff"] == 2
+    told = queues_of(await desk.ask_later(CONSUME_STATS, consumerGroup="billing"))
+    assert told["offsetTable"].keys() == {"orders:0"}
 
 
 async def test_ordered_topics_can_be_asked_for_alone(desk: Desk, start_ms: int) -> None:

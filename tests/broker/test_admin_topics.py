@@ -1,5 +1,6 @@
 """Requests about topics, as mqadmin 5.5.0 sends them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,18 @@ import pytest
 from cometmq.broker.admin.pages import PAGE_MAX, page
 from cometmq.broker.stats import TOPIC_PUT_NUMS
 from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.command import Request
 from cometmq.protocol.data_version import DataVersion
 from cometmq.protocol.topic_config import TopicConfig
 from cometmq.testing.clock import ManualClock
+from cometmq.transport.dial import connect
 from tests.broker.desk import Desk, json_of
+from tests.transport.peers import serving, until
 
 CREATE = RequestCode.UPDATE_AND_CREATE_TOPIC
 CREATE_LIST = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
 DELETE = RequestCode.DELETE_TOPIC_IN_BROKER
+PULL = RequestCode.PULL_MESSAGE
 
 
 def wanted(name: str, **changes: object) -> dict[str, object]:
@@ -136,6 +141,37 @@ def test_a_deleted_topic_leaves_nothing(desk: Desk) -> None:
     assert desk.put("orders").queue_offset == 0
 
 
+def test_a_deleted_topic_is_gone_after_a_restart(tmp_path: Path, clock: ManualClock) -> None:
+    desk = Desk(tmp_path / "store", clock)
+    desk.topic("orders")
+    desk.put("orders")
+    desk.context.offsets.commit("billing", "orders", 0, 1)
+    desk.context.offsets.save()
+    assert desk.ask(DELETE, topic="orders").code == 0
+    desk.store.close()  # Nobody saves the tables once more, as after a crash.
+    again = Desk(tmp_path / "store", clock)
+    assert again.context.topics.get("orders") is None
+    assert again.context.offsets.get("billing", "orders", 0) is None
+    assert again.stored_topics() == set()
+    again.close()
+
+
+async def test_who_waits_for_messages_of_a_deleted_topic_waits_no_more(desk: Desk) -> None:
+    desk.topic("orders", 1)
+    desk.group("billing")
+    async with serving(desk.handlers) as (_, address):
+        consumer = await connect(str(address))
+        fields = {
+            "consumerGroup": "billing", "topic": "orders", "queueId": "0", "queueOffset": "0",
+            "maxMsgNums": "1", "sysFlag": "6", "subscription": "*", "suspendTimeoutMillis": "15000",
+        }  # fmt: skip
+        pull = asyncio.create_task(consumer.request(Request(PULL, fields), 30))
+        await until(lambda: len(desk.context.waiting_pulls) == 1)
+        await desk.ask_later(DELETE, topic="orders")
+        assert (await asyncio.wait_for(pull, 5)).code == ResponseCode.PULL_NOT_FOUND
+        consumer.close()
+
+
 def test_a_topic_that_is_not_there_counts_as_deleted(desk: Desk) -> None:
     assert desk.ask(DELETE, topic="nothing").code == 0
 
@@ -198,6 +234,7 @@ def test_a_page_of_another_version_begins_anew() -> None:
     assert page(letters, now, start=2, count=2, seen=old) == ["a", "b"]
     assert page(letters, now, start=2, count=2, seen="no version") == ["a", "b"]
     assert page(letters, now, start=9, count=2, seen=current) == []
+    assert page(letters, now, start=-1, count=2, seen=current) == ["a", "b"]
     assert page(letters, now, start=0, count=-1, seen=None) == []
 
 

@@ -32,11 +32,13 @@ from .positions import Positions
 from .pulls import Pulls
 from .queries import Queries
 from .registration import Registration
+from .replies import Replies
 from .retries import Retries
 from .sends import Sends
 from .sessions import Sessions
 from .stats import SAMPLE_INTERVAL_MS, Stats
 from .topics import Topics
+from .transactions.transactions import Transactions
 from .waiting_pulls import WaitingPulls
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class Broker:
         self._context: Context | None = None
         self._inbox: Inbox | None = None
         self._delays: Delays | None = None
+        self._transactions: Transactions | None = None
         self._server: Server | None = None
         self._registration: Registration | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -168,10 +171,13 @@ class Broker:
     def _build_handlers(self, context: Context) -> dict[int, Handler]:
         self._inbox = inbox = Inbox(context)
         retries = Retries(context, inbox)
+        transactions = Transactions(context, inbox, self._file("transactionChecks"))
+        self._transactions = transactions
         self._delays = Delays(context.store, inbox, context.clock, self._file("delayOffset"))
+        sends = Sends(context, inbox, retries, transactions)
         parts = (
-            Sends(context, inbox, retries), retries, Pulls(context), Sessions(context),
-            Positions(context), Queries(context),
+            sends, Replies(context, sends), retries, transactions, Pulls(context),
+            Sessions(context), Positions(context), Queries(context),
         )  # fmt: skip
         served = {code: handler for part in parts for code, handler in part.handlers().items()}
         return {**served, **admin_handlers(context, inbox, self._delays)}
@@ -202,7 +208,9 @@ class Broker:
 
     def _start_clockwork(self) -> None:
         assert self._delays is not None
+        assert self._transactions is not None
         self._delays.start()
+        self._transactions.start()
         self._every(TABLE_SAVE_INTERVAL_S, self._save_tables)
         self._every(self._config.offset_save_interval_ms / 1000, self._save_offsets)
         self._every(self._config.delay_save_interval_ms / 1000, self._delays.save)
@@ -228,6 +236,8 @@ class Broker:
 
     def _save_offsets(self) -> None:
         assert self._context is not None
+        assert self._transactions is not None
+        self._transactions.save()
         self._context.offsets.save()
 
     def _scan_clients(self) -> None:
@@ -250,6 +260,8 @@ class Broker:
             timer.cancel()
         if self._delays is not None:
             self._delays.stop()
+        if self._transactions is not None:
+            self._transactions.stop()
         if self._context is not None:
             self._context.waiting_pulls.stop()
         if self._inbox is not None:
@@ -266,8 +278,8 @@ class Broker:
         if self._context is None or self._delays is None:
             return
         self._save_tables()
-        self._save_offsets()
-        # How far the delays have come may be saved as far as the disk has what they delivered.
+        # How far delays and transactions have come may be saved as far as the disk has it.
         with contextlib.suppress(StoreFailed):
             store.flush()
+        self._save_offsets()
         self._delays.save()

@@ -66,6 +66,7 @@ class Clients:
         self._notifies = notifies
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
+        self._producers_by_id: dict[str, Member] = {}
         self._joined: dict[Connection, set[_Membership]] = {}
         self._memberships = 0
         self._subscriptions = 0
@@ -127,6 +128,13 @@ class Clients:
 
     # -- producers -------------------------------------------------------------------------------
 
+    def producers(self, group: str) -> list[Member]:
+        return list(self._producers.get(group, {}).values())
+
+    def producer(self, client_id: str) -> Member | None:
+        """A producer by its own name."""
+        return self._producers_by_id.get(client_id)
+
     def producer_groups(self) -> dict[str, list[Member]]:
         return {name: list(members.values()) for name, members in self._producers.items()}
 
@@ -135,11 +143,14 @@ class Clients:
         members = self._producers.get(name, {})
         self._join(_Membership(False, name), members, member)
         self._producers[name] = members
+        self._producers_by_id[member.client_id] = member
 
     def unregister_producer(self, name: str, connection: Connection) -> None:
         members = self._producers.get(name)
-        if members is None or not self._leave(_Membership(False, name), members, connection):
+        if members is None or connection not in members:
             return
+        self._producers_by_id.pop(members[connection].client_id, None)
+        self._leave(_Membership(False, name), members, connection)
         if not members:
             del self._producers[name]
 

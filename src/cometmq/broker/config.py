@@ -120,7 +120,23 @@ class BrokerConfig:
     delay_save_interval_ms: int = setting(
         "flushDelayOffsetInterval", 10_000, "time between two saves of the delays' progress"
     )
+    reject_transactions: bool = setting(
+        "rejectTransactionMessage", False, "take no transactional messages", live=True
+    )
+    transaction_timeout_ms: int = setting(
+        "transactionTimeOut", 6000, "when a silent producer is asked first", live=True
+    )
+    transaction_check_interval_ms: int = setting(
+        "transactionCheckInterval", 30_000, "time between two questions", live=True
+    )
+    transaction_checks_max: int = setting(
+        "transactionCheckMax", 15, "questions after which a message is put aside", live=True
+    )
     property_filter: bool = setting("enablePropertyFilter", False, "allow SQL92 filters")
+
+    store_replies: bool = setting(
+        "storeReplyMessageEnable", True, "keep the answers of request–reply, too", live=True
+    )
 
     idle_s: int = setting(
         "serverChannelMaxIdleTimeSeconds", 120, "silence after which a connection is closed"

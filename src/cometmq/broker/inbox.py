@@ -46,6 +46,14 @@ class Inbox:
         """The same for a message whose delay is over."""
         self._append([message], [message], settled)
 
+    def put_decision(self, message: Message | None, record: Message, settled: Settled) -> None:
+        """The end of a transaction: its message, if it is committed, and the record of it, one
+        behind the other."""
+        if message is None:
+            self._append([record], [record], settled)
+        else:
+            self._append([message], [delayed(message, self._levels), record], settled)
+
     def _append(
         self, messages: Sequence[Message], records: list[Message], settled: Settled
     ) -> list[Appended]:
@@ -63,7 +71,7 @@ class Inbox:
             # Those of a batch before the one that was refused are in the log, and are read.
             self._turns.appended(lambda _: None)
             raise _refusal(error) from None
-        self._count(messages, placed)
+        self._count(messages, placed[: len(messages)])
         self.waiting += 1
 
         def done(error: BaseException | None) -> None:

@@ -26,9 +26,10 @@ from .delayed import wants_timer
 from .inbox import Inbox, illegal
 from .retries import Retries
 from .topics import NOT_FOR_CLIENTS
+from .transactions.half import is_prepared
+from .transactions.transactions import Transactions
 
 _UNIQUE_KEY = UNIQUE_KEY.encode()
-_TRANSACTION = b"TRAN_MSG"
 _WAIT = b"WAIT"
 _CLUSTER = b"CLUSTER"
 _POP_CHECKPOINT = b"POP_CK"
@@ -37,10 +38,13 @@ AnyFields = SendFields | SendFieldsLong
 
 
 class Sends:
-    def __init__(self, context: Context, inbox: Inbox, retries: Retries) -> None:
+    def __init__(
+        self, context: Context, inbox: Inbox, retries: Retries, transactions: Transactions
+    ) -> None:
         self._context = context
         self._inbox = inbox
         self._retries = retries
+        self._transactions = transactions
         self._store_host = pack_host(*context.address)
         self._unique_ids = UniqueIds(self._store_host[:-4], random.getrandbits(32))
 
@@ -52,12 +56,13 @@ class Sends:
         }
 
     def send(self, connection: Connection, command: Command) -> Response | None:
-        return self._send(connection, command, command.fields(SendFields))
+        return self.store(connection, command, command.fields(SendFields))
 
     def send_long(self, connection: Connection, command: Command) -> Response | None:
-        return self._send(connection, command, command.fields(SendFieldsLong))
+        return self.store(connection, command, command.fields(SendFieldsLong))
 
-    def _send(self, connection: Connection, command: Command, fields: AnyFields) -> Response | None:
+    def store(self, connection: Connection, command: Command, fields: AnyFields) -> Response | None:
+        """Put what a request with these fields brought into the log."""
         topic = self._checked_topic(connection, fields)
         message = Message(
             topic=fields.topic,
@@ -124,16 +129,15 @@ class Sends:
         message.properties = self._completed(message.properties)
         if message.topic.startswith(RETRY_PREFIX):
             message = self._retries.redirected(message, fields.max_reconsume_times, command.version)
-        return self._put(connection, command, [message], message.properties)
+        is_half = is_prepared(message.properties) and not _is_retried(message)
+        if is_half:
+            message = self._transactions.prepared(message)
+        return self._put(connection, command, [message], message.properties, is_half=is_half)
 
     def _refuse_unsupported(self, message: Message) -> None:
         # What is flagged as prepared or rolled back would be taken, but never handed out.
-        if not flags.is_queued(message.sys_flag) or _is_transaction(message.properties):
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._context.address.ip}] sending transaction message is forbidden: "
-                "this version has no transactions",
-            )
+        if not flags.is_queued(message.sys_flag) and not is_prepared(message.properties):
+            raise illegal("its sysFlag says that it is part of a transaction, its properties don't")
         if wants_timer(message.properties):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
@@ -186,7 +190,13 @@ class Sends:
     # -- answers ---------------------------------------------------------------------------------
 
     def _put(
-        self, connection: Connection, command: Command, messages: list[Message], properties: bytes
+        self,
+        connection: Connection,
+        command: Command,
+        messages: list[Message],
+        properties: bytes,
+        *,
+        is_half: bool = False,
     ) -> Response | None:
         placed: list[Appended] = []
         queue_id = messages[0].queue_id
@@ -202,6 +212,8 @@ class Sends:
                 connection.answer(command, Response(code, remark, fields))
 
         placed += self._inbox.put(messages, settled)
+        if is_half:
+            self._transactions.stored(messages[0], placed[0])
         if waits:
             return None
         return Response(fields=self._answer_fields(placed, queue_id, unique_id))
@@ -222,8 +234,9 @@ class Sends:
         return fields
 
 
-def _is_transaction(properties: bytes) -> bool:
-    return (property_value(properties, _TRANSACTION) or b"").lower() == b"true"
+def _is_retried(message: Message) -> bool:
+    """Old clients leave the mark of a transaction on messages that they send to be retried."""
+    return message.reconsume_times > 0 and property_value(message.properties, b"DELAY") is not None
 
 
 def _queue_id(fields: AnyFields, topic: TopicConfig, connection: Connection) -> int:

@@ -59,6 +59,14 @@ class SendBackFields(Fields, rename="camel"):
     max_reconsume_times: Int32 | None = None
 
 
+class EndTransactionFields(Fields, rename="camel"):
+    producer_group: str
+    tran_state_table_offset: int
+    commit_log_offset: int
+    commit_or_rollback: int
+    from_transaction_check: bool = False
+
+
 # -- pulling -------------------------------------------------------------------------------------
 
 

@@ -162,6 +162,11 @@ class ConsumeQueue:
             return None
         return Entry._make(ENTRY.unpack_from(segment.view, offset * ENTRY_BYTES - segment.base))
 
+    def last_physical_offset(self) -> int:
+        """Where the queue's last record begins; -1 when it has none."""
+        entry = self.entry(self.max_offset - 1) if self.max_offset > self.min_offset else None
+        return -1 if entry is None or entry.is_hole else entry.physical_offset
+
     def window(self, offset: int, count: int) -> tuple[memoryview, int, int] | None:
         """Up to `count` entries from `offset` on, those of one file: buffer, start, end."""
         segment = self._chain.find(offset * ENTRY_BYTES)

@@ -346,6 +346,14 @@ class MessageStore:
                     break
         return found
 
+    def last_message(self) -> StoredMessage | None:
+        """The message that ends the log, if it is one that a queue has."""
+        last = max((queue.last_physical_offset() for _, queue in self.queues), default=-1)
+        message = self.message_at(last) if last >= 0 else None
+        if message is None or last + message.size != self.appended.value:
+            return None
+        return message
+
     @property
     def last_timestamp(self) -> int:
         """Store time of the last message; 0 when there is none."""

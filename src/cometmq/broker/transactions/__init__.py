@@ -1,0 +1,1 @@
+"""Messages that appear only when their producer's own work has succeeded."""
