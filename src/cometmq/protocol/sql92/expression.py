@@ -8,9 +8,9 @@ NOT CONTAINS is False there, and a property alone is never True. Nothing here kn
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from .conversion import (
-    Incomparable,
     Value,
     compare,
     compare_doubles,
@@ -267,6 +267,15 @@ def _check_ordered(operand: Operand, symbol: str) -> None:
 
 def _never_true(name: str) -> Test:
     return lambda get: None if get(name) is None else False
+
+
+def _converter(example: str | float) -> Callable[[str], str | float]:
+    """How a property's text becomes what it is compared with."""
+    if isinstance(example, str):
+        return str
+    if isinstance(example, bool):
+        return to_bool
+    return to_double if isinstance(example, float) else integer_of(example)
 
 
 def _property_equals(name: str, value: str | float) -> Test:

@@ -14,14 +14,15 @@ closures upon closures and operands are bounded, so that no text exhausts the st
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec
+from math import inf
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ..subscription import EXPRESSION_CHARS_MAX
 from . import expression
 from .conversion import LONG_MAX
 from .errors import IllegalFilter
 from .expression import Condition, Constant, Operand, Property, Test, WrongOperand
-from .tokens import FLOAT, INTEGER, NAME, TEXT, Token, Tokens, shown, text_of
+from .tokens import FLOAT, INTEGER, NAME, TEXT, Token, Tokens, text_of
 
 DEPTH_MAX = 64
 """Parentheses, signs and NOTs within one another, and conditions that are compared again."""
@@ -34,6 +35,7 @@ _COMPARISONS = expression.ORDERINGS | _MAY_BE_NEGATED | {"NOT"}
 _DIGITS_MAX = len(str(LONG_MAX))
 
 Args = ParamSpec("Args")
+Built = TypeVar("Built", bound=Operand)
 
 
 class Parsed(NamedTuple):
@@ -122,9 +124,9 @@ class Parser:
         if token.kind == "BETWEEN":
             return self._between(left, token, negated)
         if token.kind == "IN":
-            return _built(token, expression.member, left, self._texts(), negated)
+            return _built(token, expression.member, left, self._texts(), negated=negated)
         part = self._text()
-        return _built(token, expression.search, left, token.kind, part, negated)
+        return _built(token, expression.search, left, token.kind, part, negated=negated)
 
     def _between(self, value: Operand, word: Token, negated: bool) -> Condition:
         low = self._unary()
@@ -185,6 +187,34 @@ class Parser:
 
 def _built(
     token: Token,
-    build: Callable[Args, Operand],
-) -> Operand:
-    ...
+    build: Callable[Args, Built],
+    *args: Args.args,
+    **kwargs: Args.kwargs,
+) -> Built:
+    """What `build` makes of its operands; the token tells where, should they not fit."""
+    try:
+        operand = build(*args, **kwargs)
+    except WrongOperand as wrong:
+        raise IllegalFilter(str(wrong), token.at) from None
+    if operand.height > DEPTH_MAX:
+        raise _too_deep(token)
+    return operand
+
+
+def _too_deep(token: Token) -> IllegalFilter:
+    return IllegalFilter(f"more than {DEPTH_MAX} conditions within one another", token.at)
+
+
+def _integer(token: Token) -> int:
+    digits = token.text.rstrip("lL")
+    if len(digits) > _DIGITS_MAX or int(digits) > LONG_MAX:
+        raise IllegalFilter(f"{token} is greater than {LONG_MAX}", token.at)
+    return int(digits)
+
+
+def _float(token: Token) -> float:
+    """RocketMQ takes no 0.0, either: it looks for the least number above 0, as Java names it."""
+    number = float(token.text)
+    if number == 0.0 or number == inf:
+        raise IllegalFilter(f"{token} is not within 4.9E-324 and 1.8E308", token.at)
+    return number
