@@ -100,6 +100,8 @@ async def serving(root: Path, **how: Any) -> AsyncIterator[Broker]:
     try:
         yield broker
     finally:
+        if isinstance(how.get("disk"), HeldDisk):
+            how["disk"].let_go()
         await broker.stop()
 
 

@@ -90,7 +90,10 @@ async def test_a_time_span_narrows_the_search(
         for n in range(3):
             await client.send(body=b"%d" % n, properties={"KEYS": "shared"})
             clock.advance(1000)
-        span = {"beginTimestamp": began + first * 1000, "endTimestamp": began + last * 1000}
+        span: dict[str, Any] = {
+            "beginTimestamp": began + first * 1000,
+            "endTimestamp": began + last * 1000,
+        }
         answer = await client.ask(12, asked("shared", **span))
         assert bodies_in(answer) == [b"%d" % n for n in found]
 

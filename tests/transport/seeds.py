@@ -184,7 +184,7 @@ _PULL = {
     "maxMsgBytes": "262144",
     "bname": BROKER,
 }
-_HELD_PULL = {**_PULL, "sysFlag": "6", "queueOffset": "1000000", "suspendTimeoutMillis": "500"}
+_HELD_PULL = {**_PULL, "topic": "FuzzB", "sysFlag": "6", "suspendTimeoutMillis": "500"}
 _PLACE = {"topic": "FuzzA", "queueId": "0"}
 _GROUP_PLACE = {"consumerGroup": GROUPS[0], **_PLACE}
 _BROKER_IDENTITY = {
@@ -192,6 +192,23 @@ _BROKER_IDENTITY = {
     "brokerAddr": ADDRESS,
     "clusterName": CLUSTER,
     "brokerId": "0",
+}
+_HALF = {
+    **_LETTERS,
+    "i": _MESSAGE_PROPERTIES + _properties(TRAN_MSG="true", PGROUP="fuzz-producer"),
+}
+_REPLY_PROPERTIES = _MESSAGE_PROPERTIES + _properties(
+    MSG_TYPE="reply", CORRELATION_ID="c-1", REPLY_TO_CLIENT=CLIENT, TTL="3000"
+)
+_TRANSACTION = {
+    "topic": "FuzzA",
+    "producerGroup": "fuzz-producer",
+    "tranStateTableOffset": "0",
+    "commitLogOffset": "0",
+    "commitOrRollback": "8",
+    "fromTransactionCheck": "false",
+    "msgId": "7F00000100002A9F0000000000000000",
+    "transactionId": "7F00000100002A9F00000000000000AB",
 }
 _DELAYED = {**_LETTERS, "i": _MESSAGE_PROPERTIES + _properties(DELAY="1")}
 _RETRIED = {**_LETTERS, "b": "%RETRY%fuzz-group", "j": "3", "l": "16"}
@@ -204,6 +221,15 @@ SEEDS: tuple[Seed, ...] = (
     Seed(Code.SEND_MESSAGE_V2, _DELAYED, b"later"),
     Seed(Code.SEND_MESSAGE_V2, _RETRIED, b"again"),
     Seed(Code.SEND_BATCH_MESSAGE, {**_LETTERS, "m": "true"}, _batch(b"one", b"two", b"three")),
+    Seed(Code.SEND_MESSAGE_V2, _HALF, b"half"),
+    Seed(Code.END_TRANSACTION, _TRANSACTION),
+    Seed(Code.CHECK_TRANSACTION_STATE, _TRANSACTION),
+    Seed(Code.SEND_REPLY_MESSAGE, {**_NAMED, "properties": _REPLY_PROPERTIES}, b"reply"),
+    Seed(Code.SEND_REPLY_MESSAGE_V2, {**_LETTERS, "i": _REPLY_PROPERTIES}, b"reply"),
+    Seed(Code.PUSH_REPLY_MESSAGE_TO_CLIENT, {
+        **_NAMED, "properties": _REPLY_PROPERTIES, "bornHost": ADDRESS, "storeHost": ADDRESS,
+        "storeTimestamp": str(NOW_MS),
+    }, b"reply"),
     Seed(Code.PULL_MESSAGE, _PULL),
     Seed(Code.PULL_MESSAGE, _HELD_PULL),
     Seed(Code.LITE_PULL_MESSAGE, {**_PULL, "sysFlag": "20"}),

@@ -1,6 +1,7 @@
 """A server from its first connection to its end."""
 
 import asyncio
+import resource
 
 import pytest
 
@@ -90,6 +91,19 @@ async def test_connections_over_the_limit_are_refused_and_the_others_stay() -> N
             await next_one.send(framed(ECHO, 2))
             assert (await next_one.answer()).opaque == 2
         for peer in [*taken[1:], refused]:
+            peer.close()
+
+
+async def test_connections_leave_half_of_the_files_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (16, 16))
+    async with serving() as (server, address):
+        taken = [await Peer.to(address) for _ in range(8)]
+        await until(lambda: len(server.connections) == 8)
+        with await Peer.to(address) as refused:
+            assert await refused.rest() == []
+        for peer in taken:
             peer.close()
 
 

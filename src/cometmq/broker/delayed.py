@@ -15,18 +15,20 @@ from cometmq.protocol.properties import (
     without_property,
 )
 
-from .topics import SCHEDULE_TOPIC
+from .topics import HALF_TOPIC, SCHEDULE_TOPIC
 
 DELAY = "DELAY"
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE = "REAL_QID"
 _MARK = b"DELAY\x01"
+_NEVER_DELAYED = (SCHEDULE_TOPIC, HALF_TOPIC)
+"""A half message waits for its producer first, then for its time."""
 _TIMERS = (b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC")
 
 
 def delayed(message: Message, levels: int) -> Message:
     """The message itself, or the form in which it waits if it carries a delay level."""
-    if _MARK not in message.properties or message.topic == SCHEDULE_TOPIC:
+    if _MARK not in message.properties or message.topic in _NEVER_DELAYED:
         return message
     level = min(_level(property_value(message.properties, DELAY.encode())), levels)
     if level <= 0:

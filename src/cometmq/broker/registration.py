@@ -1,7 +1,7 @@
 """Telling NameServers that this broker is there and which topics it has.
 
 Each NameServer has its own connection and its own task, so one that is away keeps nobody waiting.
-All hear everything every 30 seconds, and at once when topics change.
+All hear everything every 30 seconds, and at once when topics change or a connection was lost.
 """
 
 import asyncio
@@ -136,8 +136,13 @@ class _NameServer:
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:
-            self._connection = await connect(self._address)
+            self._connection = await connect(self._address, on_close=self._closed)
         return self._connection
+
+    def _closed(self, _: Connection) -> None:
+        """It may be back in a moment, and know nothing of us."""
+        if self._known:
+            self.news.set()
 
     def _fields(self) -> RegisterFields:
         config, address = self._context.config, self._context.address

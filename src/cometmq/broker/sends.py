@@ -130,8 +130,6 @@ class Sends:
         if message.topic.startswith(RETRY_PREFIX):
             message = self._retries.redirected(message, fields.max_reconsume_times, command.version)
         is_half = is_prepared(message.properties) and not _is_retried(message)
-        if is_half:
-            message = self._transactions.prepared(message)
         return self._put(connection, command, [message], message.properties, is_half=is_half)
 
     def _refuse_unsupported(self, message: Message) -> None:
@@ -185,6 +183,8 @@ class Sends:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}") from None
         for message in messages:
             self._refuse_unsupported(message)
+            if is_prepared(message.properties):
+                raise illegal("a batch has no transactional messages")
         return self._put(connection, command, messages, b"")
 
     # -- answers ---------------------------------------------------------------------------------
@@ -211,9 +211,10 @@ class Sends:
                 fields = self._answer_fields(placed, queue_id, unique_id)
                 connection.answer(command, Response(code, remark, fields))
 
-        placed += self._inbox.put(messages, settled)
+        records = [self._transactions.prepared(messages[0])] if is_half else messages
+        placed += self._inbox.put(records, settled)
         if is_half:
-            self._transactions.stored(messages[0], placed[0])
+            self._transactions.stored(records[0], placed[0])
         if waits:
             return None
         return Response(fields=self._answer_fields(placed, queue_id, unique_id))

@@ -61,9 +61,9 @@ class SendBackFields(Fields, rename="camel"):
 
 class EndTransactionFields(Fields, rename="camel"):
     producer_group: str
-    tran_state_table_offset: int
-    commit_log_offset: int
-    commit_or_rollback: int
+    tran_state_table_offset: Int64
+    commit_log_offset: Int64
+    commit_or_rollback: Int32
     from_transaction_check: bool = False
 
 

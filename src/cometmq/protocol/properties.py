@@ -49,13 +49,14 @@ def property_value(encoded: bytes, name: bytes) -> bytes | None:
     """The value of one property without decoding the others; None when it is not there."""
     mark = name + NAME_END
     at = encoded.rfind(mark)
-    # The end of a longer name is not the name.
-    while at > 0 and not encoded.startswith(ENTRY_END, at - 1):
+    while at >= 0:
+        # The end of a longer name is not the name, and an empty value does not count.
+        if at == 0 or encoded.startswith(ENTRY_END, at - 1):
+            value, _, _ = encoded[at + len(mark) :].partition(ENTRY_END)
+            if value:
+                return value
         at = encoded.rfind(mark, 0, at)
-    if at < 0:
-        return None
-    value, _, _ = encoded[at + len(mark) :].partition(ENTRY_END)
-    return value or None
+    return None
 
 
 def with_property(encoded: bytes, name: bytes, value: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 
 from .connection import Connection, Handlers
 from .errors import ConnectFailed
@@ -16,6 +17,7 @@ async def connect(
     *,
     timeout_s: float = 3.0,
     tls: ssl.SSLContext | None = None,
+    on_close: Callable[[Connection], None] | None = None,
 ) -> Connection:
     """A connection to `host:port`; requests that come back over it go to `handlers`."""
     host, port = split_address(address)
@@ -23,7 +25,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await loop.create_connection(
-                lambda: Connection(handlers or {}, _DEFAULT_LIMITS), host, port
+                lambda: Connection(handlers or {}, _DEFAULT_LIMITS, on_close=on_close), host, port
             )
     except (OSError, TimeoutError) as error:
         reason = str(error) or f"no answer within {timeout_s:g} s"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+import sys
 from collections.abc import Callable
 
 from cometmq.protocol.host import Host
@@ -11,7 +12,7 @@ from .connection import Connection, Handlers
 from .limits import Limits
 
 log = logging.getLogger(__name__)
-BACKLOG = 1024
+BACKLOG_MAX = 1024
 _STOP_POLL_S = 0.01
 
 
@@ -28,6 +29,8 @@ class Server:
         self.connections: set[Connection] = set()
         self._handlers = handlers
         self._limits = limits or Limits()
+        # The rest is for files: who connects must not keep the log from being written.
+        self._connections_max = min(self._limits.connections_max, files_allowed() // 2)
         self._tls = tls
         self._tls_required = tls_required
         self._on_close = on_close
@@ -44,7 +47,7 @@ class Server:
         """Take an address, but no connections yet."""
         loop = asyncio.get_running_loop()
         listener = await loop.create_server(
-            self._connection, host, port, backlog=BACKLOG, start_serving=False
+            self._connection, host, port, backlog=_backlog(), start_serving=False
         )
         self._listeners.append(listener)
         name = listener.sockets[0].getsockname()
@@ -85,7 +88,7 @@ class Server:
         )
 
     def _opened(self, connection: Connection) -> None:
-        if len(self.connections) >= self._limits.connections_max:
+        if len(self.connections) >= self._connections_max:
             log.warning("%s refused: %d connections", connection.peer, len(self.connections))
             connection.abort()
         self.connections.add(connection)
@@ -104,3 +107,16 @@ class Server:
                 log.info("%s closed: idle for %g s", connection.peer, self._limits.idle_s)
                 connection.abort()
         self._sweeping = loop.call_later(self._limits.idle_s / 12, self._sweep)
+
+
+def files_allowed() -> int:
+    """How many files and connections this process may have open."""
+    import resource
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return allowed if allowed != resource.RLIM_INFINITY else sys.maxsize
+
+
+def _backlog() -> int:
+    """All of these may be accepted at once, before one too many is noticed and refused."""
+    return min(BACKLOG_MAX, files_allowed() // 8)

@@ -18,14 +18,20 @@ An `int` stands for Java's Integer up to INT_MAX on both sides of 0, and else fo
 -2**31 comes from a minus before 2**31, which is a Long.
 """
 
-_INTEGER = re.compile(r"([+-]?)0*(\d{1,19})")
+# None of these looks at a text's characters over and over, however long the text is.
+_INTEGER = re.compile(r"([+-]?)(?=\d)0*+(\d{0,19})")
+_SHORT_DIGITS = len(str(INT_MAX)) - 1
+"""So many digits are within both bounds: most numbers need no closer look."""
 _DECIMAL = re.compile(
-    r"([+-]? (?: \d+\.?\d* | \.\d+ ) (?:[eE][+-]?\d+)?) [fFdD]? | ([+-]? (?: NaN | Infinity ))",
+    r"""
+    ( [+-]? (?: \d++ (?:\.\d*+)? | \.\d++ ) (?: [eE][+-]?\d++ )? ) [fFdD]?
+  | ( [+-]? (?: NaN | Infinity ) )
+    """,
     re.VERBOSE | re.ASCII,
 )
 _HEXADECIMAL = re.compile(
-    r"([+-]? 0[xX] (?: [0-9a-fA-F]+\.? | [0-9a-fA-F]*\.[0-9a-fA-F]+ ) [pP][+-]?\d+) [fFdD]?",
-    re.VERBOSE | re.ASCII,
+    r"( [+-]? 0x (?=\.?[0-9a-f]) [0-9a-f]*+ (?:\.[0-9a-f]*+)? p[+-]?\d++ ) [fd]?",
+    re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
 _TRIMMED = "".join(map(chr, range(0x21)))
 """What Java's String.trim takes away."""
@@ -114,11 +120,13 @@ def _rank(number: float) -> float:
 
 
 def _bounded(text: str, most: int) -> int:
+    if len(text) <= _SHORT_DIGITS and text.isdecimal() and text.isascii():
+        return int(text)
     parts = _INTEGER.fullmatch(text)
     # Java looks at UTF-16 units, none of which is a digit where a character takes two.
     if parts is None or not (text.isascii() or max(text) <= "\uffff"):
         raise Incomparable(text)
-    number = int(parts[1] + parts[2])
+    number = int(parts[1] + (parts[2] or "0"))
     if not -most - 1 <= number <= most:
         raise Incomparable(text)
     return number

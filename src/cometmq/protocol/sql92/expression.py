@@ -2,7 +2,7 @@
 
 A condition is True, False or None (unknown), and the three go through AND, OR and NOT as in SQL.
 The oddities are RocketMQ's: `1 <> a` holds where `a` is missing while `a <> 1` is unknown,
-NOT CONTAINS is False there, and a property alone is never True. Nothing here knows about text positions.
+NOT CONTAINS is False there, and a property alone is never True.
 """
 
 import operator
@@ -18,6 +18,7 @@ from .conversion import (
     to_bool,
     to_double,
 )
+from .errors import shown
 
 Lookup = Callable[[str], str | None]
 """The value of the property of that name."""
@@ -38,7 +39,7 @@ class Property:
         return get(self.name)
 
     def __str__(self) -> str:
-        return f"property {self.name}"
+        return f"property {shown(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Constant:
     def __str__(self) -> str:
         if self.value is None:
             return "NULL"
-        return str(self.value).upper() if isinstance(self.value, bool) else ascii(self.value)
+        return shown(self.value) if isinstance(self.value, str) else str(self.value).upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,14 @@ class Negation:
 
 Operand = Property | Constant | Condition | Negation
 
-_ORDER: dict[str, Callable[[int, int], bool]] = {
+_ORDER: dict[str, Callable[[int | float, int | float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
     "<=": operator.le,
 }
 # NaN is greater than every number, and no number of a filter is 0.0, which has two signs.
-_DOUBLE_ORDER: dict[str, Callable[[float, float], bool]] = {
+_DOUBLE_ORDER: dict[str, Callable[[int | float, int | float], bool]] = {
     ">": lambda value, number: not value <= number,
     ">=": lambda value, number: not value < number,
     "<": operator.lt,
@@ -117,10 +118,8 @@ def as_condition(operand: Operand) -> Condition:
         return operand
     if isinstance(operand, Property):
         return Condition(_never_true(operand.name), 1)
-    if isinstance(operand, Constant) and operand.literal:
-        value = operand.value
-        if value is None or isinstance(value, bool):
-            return Condition(lambda _: value, 1)
+    if _is_literal(operand) and isinstance(value := operand.value, bool | None):
+        return Condition(lambda _: value, 1)
     raise WrongOperand(f"expected a condition, found {operand}")
 
 
@@ -186,12 +185,7 @@ def is_null(operand: Operand) -> Condition:
 
 
 def equal(left: Operand, right: Operand) -> Condition:
-    for operand in (left, right):
-        if isinstance(operand, Constant) and operand.literal and operand.value is None:
-            raise WrongOperand("= and <> do not compare with NULL, IS NULL does")
-    if _is_boolean_literal(left) and isinstance(right, Constant) and right.literal:
-        if not isinstance(right.value, bool):
-            raise WrongOperand(f"{left} cannot be compared with {right}")
+    _check_equal(left, right)
     if isinstance(left, Property) and isinstance(right, Constant) and right.value is not None:
         return Condition(_property_equals(left.name, right.value), 1)
     return _above(_equal_values(left.evaluate, right.evaluate), left, right)
@@ -209,9 +203,8 @@ def ordered(left: Operand, symbol: str, right: Operand) -> Condition:
 
 def between(value: Operand, low: Operand, high: Operand) -> Condition:
     met = all_of([ordered(value, ">=", low), ordered(value, "<=", high)])
-    if isinstance(low, Constant) and isinstance(high, Constant) and low.literal and high.literal:
-        if compare(high.value, low.value) < 0:
-            raise WrongOperand(f"BETWEEN {low} AND {high}: the smaller one comes first")
+    if _is_literal(low) and _is_literal(high) and compare(high.value, low.value) < 0:
+        raise WrongOperand(f"BETWEEN {low} AND {high}: the smaller one comes first")
     return met
 
 
@@ -253,15 +246,23 @@ def _is_number(value: Value) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_boolean_literal(operand: Operand) -> bool:
-    return isinstance(operand, Constant) and operand.literal and isinstance(operand.value, bool)
+def _is_literal(operand: Operand) -> TypeGuard[Constant]:
+    return isinstance(operand, Constant) and operand.literal
+
+
+def _check_equal(left: Operand, right: Operand) -> None:
+    for operand in (left, right):
+        if _is_literal(operand) and operand.value is None:
+            raise WrongOperand("= and <> do not compare with NULL, IS NULL does")
+    if not (_is_literal(left) and _is_literal(right)):
+        return
+    if isinstance(left.value, bool) and not isinstance(right.value, bool):
+        raise WrongOperand(f"{left} cannot be compared with {right}")
 
 
 def _check_ordered(operand: Operand, symbol: str) -> None:
-    wrong = isinstance(operand, Condition) or (
-        isinstance(operand, Constant) and operand.literal and not _is_number(operand.value)
-    )
-    if wrong:
+    refused = _is_literal(operand) and not _is_number(operand.value)
+    if refused or isinstance(operand, Condition):
         raise WrongOperand(f"{symbol} compares properties and numbers, not {operand}")
 
 
@@ -269,38 +270,40 @@ def _never_true(name: str) -> Test:
     return lambda get: None if get(name) is None else False
 
 
-def _converter(example: str | float) -> Callable[[str], str | float]:
-    """How a property's text becomes what it is compared with."""
-    if isinstance(example, str):
-        return str
-    if isinstance(example, bool):
-        return to_bool
-    return to_double if isinstance(example, float) else integer_of(example)
-
-
-def _property_equals(name: str, value: str | float) -> Test:
-    convert = _converter(value)
-
-    def text_test(get: Lookup) -> bool | None:
-        text = get(name)
-        return None if text is None else text == value
+def _property_equals(name: str, value: str | int | float) -> Test:
+    if isinstance(value, str):
+        return _property_is(name, value)
+    convert = to_bool if isinstance(value, bool) else _number_like(value)
 
     def test(get: Lookup) -> bool | None:
         text = get(name)
         return None if text is None else convert(text) == value
 
-    return text_test if isinstance(value, str) else test
+    return test
 
 
-def _property_ordered(name: str, symbol: str, number: float) -> Test:
-    convert = _converter(number)
-    holds = _DOUBLE_ORDER[symbol] if isinstance(number, float) else _ORDER[symbol]
+def _property_is(name: str, expected: str) -> Test:
+    def test(get: Lookup) -> bool | None:
+        text = get(name)
+        return None if text is None else text == expected
+
+    return test
+
+
+def _property_ordered(name: str, symbol: str, number: int | float) -> Test:
+    convert = _number_like(number)
+    holds = (_DOUBLE_ORDER if isinstance(number, float) else _ORDER)[symbol]
 
     def test(get: Lookup) -> bool | None:
         text = get(name)
         return None if text is None else holds(convert(text), number)
 
     return test
+
+
+def _number_like(example: int | float) -> Callable[[str], int | float]:
+    """How a property's text becomes the kind of number that it is compared with."""
+    return to_double if isinstance(example, float) else integer_of(example)
 
 
 def _equal_values(left: Evaluate, right: Evaluate) -> Test:

@@ -75,7 +75,7 @@ class Parser:
         read: Callable[[], Operand],
         join: Callable[[list[Condition]], Condition],
     ) -> Operand:
-        """Any number of conditions as one: thousands of ORs are no deeper than one."""
+        """Any number of conditions as one: a long OR is no deeper than a short one."""
         first = self._tokens.peek()
         operand = read()
         if self._tokens.peek().kind != word:
@@ -130,7 +130,7 @@ class Parser:
 
     def _between(self, value: Operand, word: Token, negated: bool) -> Condition:
         low = self._unary()
-        self._tokens.take_one("AND", "AND of BETWEEN")
+        self._tokens.take_one("AND", "the AND of BETWEEN")
         build = expression.not_between if negated else expression.between
         return _built(word, build, value, low, self._unary())
 
@@ -213,8 +213,8 @@ def _integer(token: Token) -> int:
 
 
 def _float(token: Token) -> float:
-    """RocketMQ takes no 0.0, either: it looks for the least number above 0, as Java names it."""
     number = float(token.text)
-    if number == 0.0 or number == inf:
+    if number in {0.0, inf}:
+        # RocketMQ takes no 0.0, either: it must not be below Java's Double.MIN_VALUE.
         raise IllegalFilter(f"{token} is not within 4.9E-324 and 1.8E308", token.at)
     return number

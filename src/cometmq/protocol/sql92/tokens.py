@@ -7,12 +7,10 @@ complete expression, so what follows there need not even consist of words.
 import re
 from typing import NamedTuple
 
-from .errors import IllegalFilter
+from .errors import IllegalFilter, shown
 
-KEYWORDS = frozenset(
-    ("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS")
-    + ("CONTAINS", "STARTSWITH", "ENDSWITH")
-)
+_SEARCH_WORDS = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
+KEYWORDS = _SEARCH_WORDS | {"NOT", "AND", "OR", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE"}
 NAME = "name"
 TEXT = "text"
 INTEGER = "integer"
@@ -21,7 +19,7 @@ END = "end"
 
 # A line comment needs its line end: in `a > --5` stand two minus signs.
 _BETWEEN_WORDS = re.compile(
-    r"(?: [ \t\n\r\f] | --[^\n\r]*(?:\r\n?|\n) | /\*.*?\*/ )*", re.VERBOSE | re.DOTALL
+    r"(?: [ \t\n\r\f] | --[^\n\r]*+(?:\r\n?|\n) | /\*.*?\*/ )*", re.VERBOSE | re.DOTALL
 )
 _WORD = re.compile(
     rf"""
@@ -33,7 +31,6 @@ _WORD = re.compile(
     """,
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
-_SHOWN_CHARS_MAX = 32
 
 
 class Token(NamedTuple):
@@ -93,11 +90,6 @@ class Tokens:
 def text_of(token: Token) -> str:
     """What a text literal stands for: without its quotes, doubled ones made one."""
     return token.text[1:-1].replace("''", "'")
-
-
-def shown(text: str) -> str:
-    """A piece of the filter for a message, short and printable whatever is in it."""
-    return ascii(text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…")
 
 
 def _kind(word: re.Match[str]) -> str:
