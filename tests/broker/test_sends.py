@@ -474,7 +474,7 @@ async def test_a_transaction_inside_a_batch_is_refused_with_all_of_it(tmp_path: 
         half = Message(TOPIC, 0, b"half", encode_properties({"TRAN_MSG": "true"}))
         body = encode_batch([Message(TOPIC, 0, b"plain"), half])
         answer = await client.ask(320, send_fields(m=True), body)
-        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert await client.pulled(TOPIC) == []
 
 
