@@ -12,7 +12,7 @@ import pytest
 from interop.go_client import GoClient, make_group
 from interop.line_client import QUEUES, LineClient, Outgoing, PushConsumer, Received, Sent
 from interop.node_client import NodeClient
-from interop.systems import Cluster, System
+from interop.systems import Cluster
 
 COMPRESSED = 1
 """The bit of a message's flags that says so; both clients compress bodies of 4 KiB and more."""
@@ -142,11 +142,7 @@ def test_a_tag_filter_lets_only_its_tags_through(client: LineClient, topic: str)
     assert all(message.body.decode().split()[0] == message.tag for message in received)
 
 
-def test_an_sql_filter_looks_at_properties(
-    client: LineClient, topic: str, system: System, request: pytest.FixtureRequest
-) -> None:
-    if system.name == "cometmq":
-        request.applymarker(pytest.mark.xfail(reason="no SQL92 filters yet", strict=True))
+def test_an_sql_filter_looks_at_properties(client: LineClient, topic: str) -> None:
     messages = [
         Outgoing(topic, f"{n}".encode(), properties={"size": f"{n}", "city": city})
         for n in range(10)

@@ -249,15 +249,6 @@ async def test_an_expression_without_tags_is_refused(tmp_path: Path, expression:
         assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
-@bounded
-async def test_filters_by_property_are_refused(tmp_path: Path) -> None:
-    async with serving(tmp_path) as broker:
-        client = await filled(broker, 1)
-        answer = await client.pull(subscription="a > 1", expressionType="SQL92")
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark == "The broker does not support consumer to filter message by SQL92"
-
-
 # -- subscriptions from heartbeats ---------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from cometmq.protocol.properties import (
     decode_properties,
     encode_properties,
     iter_properties,
+    property_value,
     without_property,
 )
 
@@ -90,3 +91,11 @@ def test_separators_in_names_and_values_are_refused(mark: str) -> None:
 )
 def test_a_property_is_taken_out_wherever_it_stands(encoded: bytes, rest: bytes) -> None:
     assert without_property(encoded, b"x") == rest
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"a\x011\x02a\x01\x02", b"aa\x012\x02a\x011", b"a\x012\x02a\x011\x02ba\x013\x02"]
+)
+def test_one_value_is_found_as_among_all(encoded: bytes) -> None:
+    assert property_value(encoded, b"a") == b"1"
+    assert decode_properties(encoded)["a"] == "1"

@@ -10,12 +10,14 @@ from cometmq.protocol.group_config import GroupConfig
 from cometmq.protocol.headers import PullFields
 from cometmq.protocol.heartbeat import BROADCASTING
 from cometmq.protocol.scan import queue_key
-from cometmq.protocol.subscription import SQL92, TAG, SubscriptionData, tag_subscription
+from cometmq.protocol.sql92 import Filter
+from cometmq.protocol.subscription import SQL92, SubscriptionData, tag_subscription
 from cometmq.protocol.topic_config import PERM_READ
 from cometmq.store.reading import ReadResult, ReadStatus
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
+from .filters import filter_of, read_matching
 from .stats import GROUP_GET_NUMS, GROUP_GET_SIZE
 from .waiting_pulls import WaitingPull
 
@@ -50,6 +52,7 @@ class _Pull(NamedTuple):
     fields: PullFields
     group: GroupConfig
     tag_hashes: frozenset[int] | None
+    filter: Filter | None
 
 
 class Pulls:
@@ -67,8 +70,11 @@ class Pulls:
         fields = command.fields(PullFields)
         group = self._checked_group(fields)
         self._check_topic(connection, fields)
-        tag_hashes = self._tag_hashes(fields, group)
-        pull = _Pull(connection, command, fields, group, tag_hashes)
+        subscription = self._subscription(fields, group)
+        pull = _Pull(
+            connection, command, fields, group,
+            _tag_hashes(subscription), filter_of(subscription, context.config),
+        )  # fmt: skip
         if fields.sys_flag & COMMIT_OFFSET and fields.commit_offset >= 0:
             context.offsets.commit(
                 group.group_name, fields.topic, fields.queue_id, fields.commit_offset
@@ -119,28 +125,11 @@ class Pulls:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.peer}]",
             )
 
-    def _tag_hashes(self, fields: PullFields, group: GroupConfig) -> frozenset[int] | None:
-        try:
-            return self._subscription(fields, group).tag_hashes()
-        except ValueError as error:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"parse the consumer's subscription failed: {error}",
-            ) from None
-
     def _subscription(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
-        """What the consumer wants. ValueError when it cannot be read."""
+        """What the consumer wants, as it says here or has said in its heartbeats."""
         if fields.sys_flag & SUBSCRIPTION:
-            found = _carried(fields)
-        else:
-            found = self._registered(fields, group)
-        if found.expression_type not in (TAG, ""):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                "The broker does not support consumer to filter message by "
-                f"{found.expression_type}",
-            )
-        return found
+            return _carried(fields)
+        return self._registered(fields, group)
 
     def _registered(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
         """The subscription that the group's heartbeats told."""
@@ -181,22 +170,24 @@ class Pulls:
         return self._response(pull, result)
 
     def _read(self, pull: _Pull, offset: int) -> ReadResult:
-        context, fields, config = self._context, pull.fields, self._context.config
+        fields, config = pull.fields, self._context.config
         count = max(1, min(fields.max_msg_nums, config.pull_count, PULL_COUNT_MAX))
         size = min(fields.max_msg_bytes or config.pull_bytes, config.pull_bytes, PULL_BYTES_MAX)
-        result = context.store.read(
-            fields.topic, fields.queue_id, offset,
-            count_max=count, bytes_max=size, tag_hashes=pull.tag_hashes,
-        )  # fmt: skip
+        result = self._read_at_most(pull, offset, count, size)
         if result.count and self._is_old(result):
             # Reading from disk holds everybody up: take less at a time.
-            return context.store.read(
-                fields.topic, fields.queue_id, offset,
-                count_max=min(count, config.pull_count_old),
-                bytes_max=min(size, config.pull_bytes_old),
-                tag_hashes=pull.tag_hashes,
-            )  # fmt: skip
+            count, size = min(count, config.pull_count_old), min(size, config.pull_bytes_old)
+            return self._read_at_most(pull, offset, count, size)
         return result
+
+    def _read_at_most(self, pull: _Pull, offset: int, count: int, size: int) -> ReadResult:
+        store, topic, queue_id = self._context.store, pull.fields.topic, pull.fields.queue_id
+        if pull.filter is not None:
+            return read_matching(store, topic, queue_id, offset, count, size, pull.filter)
+        return store.read(
+            topic, queue_id, offset,
+            count_max=count, bytes_max=size, tag_hashes=pull.tag_hashes,
+        )  # fmt: skip
 
     def _is_old(self, result: ReadResult) -> bool:
         return result.behind_bytes > _MEMORY_BYTES * self._context.config.memory_percent // 100
@@ -300,7 +291,24 @@ def _carried(fields: PullFields) -> SubscriptionData:
     """The subscription that stands in the request itself."""
     if fields.expression_type == SQL92:
         return SubscriptionData(fields.topic, fields.subscription, expression_type=SQL92)
-    return tag_subscription(fields.topic, fields.subscription, fields.sub_version)
+    try:
+        return tag_subscription(fields.topic, fields.subscription, fields.sub_version)
+    except ValueError as error:
+        raise _unreadable(error) from None
+
+
+def _tag_hashes(subscription: SubscriptionData) -> frozenset[int] | None:
+    try:
+        return subscription.tag_hashes()
+    except ValueError as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: ValueError) -> Refusal:
+    return Refusal(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        f"parse the consumer's subscription failed: {error}",
+    )
 
 
 def _is_at_end(result: ReadResult, offset: int) -> bool:

@@ -8,12 +8,13 @@ from cometmq.protocol.headers import ConsumerGroupFields, UnregisterClientFields
 from cometmq.protocol.heartbeat import ConsumerData, Heartbeat
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import RETRY_PREFIX, SPECIAL_TOPIC_CHARS_MAX
-from cometmq.protocol.subscription import EXPRESSION_CHARS_MAX, TAG, SubscriptionData
+from cometmq.protocol.subscription import EXPRESSION_CHARS_MAX, SubscriptionData
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .bodies import decode_body
 from .clients import Member, NoRoom
 from .context import Context
+from .filters import filter_of
 from .groups import GROUP_CHARS_MAX
 
 HEARTBEAT_BYTES_MAX = 1024**2
@@ -133,12 +134,8 @@ class Sessions:
     def check_config(self, _: Connection, command: Command) -> Response:
         """Whether a filter expression would be taken, asked before a consumer starts."""
         asked = decode_body(command, ClientConfigCheck).subscription_data
-        if asked is not None and asked.expression_type not in (TAG, ""):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                "The broker does not support consumer to filter message by "
-                f"{asked.expression_type}",
-            )
+        if asked is not None:
+            filter_of(asked, self._context.config)
         return Response()
 
 

@@ -17,6 +17,7 @@ from cometmq.broker.broker import Broker
 from cometmq.broker.config import DEFAULT_PORT, load
 from cometmq.namesrv.config import DEFAULT_PORT as NAMESRV_PORT
 from cometmq.namesrv.config import NamesrvConfig
+from cometmq.namesrv.kv_config import KvConfigDamaged
 from cometmq.namesrv.server import NameServer
 from cometmq.settings import BadSetting
 from cometmq.store.config import FlushMode
@@ -69,7 +70,11 @@ def run_standalone(options: argparse.Namespace) -> int:
         complain(f"--brokers {options.brokers}: 1 to {BROKERS_MAX} are possible")
         return 2
     raise_file_limit()
-    return run(_serve(options))
+    try:
+        return run(_serve(options))
+    except BadSetting as error:
+        complain(str(error))
+        return 2
 
 
 async def _serve(options: argparse.Namespace) -> int:
@@ -83,7 +88,7 @@ async def _serve(options: argparse.Namespace) -> int:
             )
         )
         await namesrv.start()
-    except (OSError, BadSetting) as error:
+    except (OSError, KvConfigDamaged) as error:
         complain(f"no NameServer at {options.host}:{options.namesrv_port}: {error}")
         return 1
     try:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ._reference import record_parts
 from .errors import MalformedRecord
@@ -66,3 +67,30 @@ def iter_records(data: memoryview) -> Iterator[StoredMessage]:
         message = decode_record(data, position, physical)
         yield message
         position += message.size
+
+
+class RecordSpan(NamedTuple):
+    """Where a record lies in a piece of the log, and what filters look at."""
+
+    start: int
+    end: int
+    queue_offset: int
+    properties: bytes
+
+
+def iter_spans(data: memoryview) -> Iterator[RecordSpan]:
+    """The records of a piece that was read from a queue, without decoding all of them."""
+    position = 0
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 4], "big")
+        parts = record_parts(data, position, size)
+        if parts is None:
+            raise MalformedRecord(f"no record {position} bytes into a piece of the log")
+        *_, properties_at, properties_size = parts
+        yield RecordSpan(
+            position,
+            position + size,
+            int.from_bytes(data[position + 20 : position + 28], "big", signed=True),
+            bytes(data[properties_at : properties_at + properties_size]),
+        )
+        position += size
