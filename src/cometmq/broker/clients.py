@@ -6,7 +6,7 @@ members hear of it at once, so that they share the queues anew.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -37,6 +37,7 @@ class Member(msgspec.Struct):
 
 
 Members = dict[Connection, Member]
+Subscriptions = dict[str, SubscriptionData]
 
 
 class _Membership(NamedTuple):
@@ -52,12 +53,34 @@ class ConsumerGroup(msgspec.Struct):
     message_model: str
     consume_from_where: str
     members: Members = {}
-    subscriptions: dict[str, SubscriptionData] = {}
+    wanted: dict[Connection, Subscriptions] = {}
+    """What each member subscribes to."""
+    subscriptions: Subscriptions = {}
+    """All of it together; where members differ, the newest word counts."""
+    conflicts: tuple[str, ...] = ()
+    """Topics that not all members subscribe to in the same way."""
     fingerprint: int | None = None
     """Of its last heartbeat: tells whether subscriptions changed."""
 
     def find(self, client_id: str) -> Member | None:
         return next((m for m in self.members.values() if m.client_id == client_id), None)
+
+    def subscription(self, connection: Connection, topic: str) -> SubscriptionData | None:
+        """What a member wants of a topic; of one that has not told, what its group wants."""
+        return self.wanted.get(connection, self.subscriptions).get(topic)
+
+    def want(self, connection: Connection, subscriptions: Subscriptions | None) -> None:
+        """A member subscribes so, or (None) is gone."""
+        if subscriptions is None:
+            self.wanted.pop(connection, None)
+        else:
+            self.wanted[connection] = subscriptions
+        self.subscriptions = _together(self.wanted.values())
+        self.conflicts = tuple(topic for topic in self.subscriptions if len(self._ways(topic)) > 1)
+
+    def _ways(self, topic: str) -> set[tuple[str, str] | None]:
+        found = (subscriptions.get(topic) for subscriptions in self.wanted.values())
+        return {None if one is None else (one.expression_type, one.sub_string) for one in found}
 
 
 class Clients:
@@ -89,23 +112,39 @@ class Clients:
             data.group_name, data.consume_type, data.message_model, data.consume_from_where
         )
         wanted = [] if keep else data.subscription_data_set
-        self._require_room(group, wanted)
+        if not keep:
+            self._require_room(group, member, len(wanted))
         changed = self._join(_Membership(True, group.name), group.members, member)
         self._consumers[group.name] = group
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
         if not keep:
-            before = len(group.subscriptions)
-            changed |= _update_subscriptions(group, wanted)
-            self._subscriptions += len(group.subscriptions) - before
+            changed |= self._subscribe(group, member, {s.topic: s for s in wanted})
         if changed:
             log.info("group %s has %d members", group.name, len(group.members))
             self._notify(group)
         return changed
 
-    def _require_room(self, group: ConsumerGroup, wanted: list[SubscriptionData]) -> None:
-        growth = len(wanted) - len(group.subscriptions)
+    def _subscribe(self, group: ConsumerGroup, member: Member, wanted: Subscriptions) -> bool:
+        """Whether topics came or went."""
+        known = group.wanted.get(member.connection, {})
+        # Heartbeats may overtake one another.
+        wanted = _together([{t: s for t, s in known.items() if t in wanted}, wanted])
+        if known == wanted and member.connection in group.wanted:
+            return False
+        self._subscriptions += len(wanted) - len(known)
+        conflicts = group.conflicts
+        group.want(member.connection, wanted)
+        if group.conflicts and group.conflicts != conflicts:
+            log.warning(
+                "the members of group %s subscribe differently to %s: messages that one of them "
+                "wants may go to another, who does not", group.name, ", ".join(group.conflicts),
+            )  # fmt: skip
+        return known.keys() != wanted.keys()
+
+    def _require_room(self, group: ConsumerGroup, member: Member, count: int) -> None:
+        growth = count - len(group.wanted.get(member.connection, ()))
         if self._subscriptions + growth > SUBSCRIPTIONS_MAX and growth > 0:
             raise NoRoom(f"there are {self._subscriptions} subscriptions already")
 
@@ -113,9 +152,10 @@ class Clients:
         group = self._consumers.get(name)
         if group is None or not self._leave(_Membership(True, name), group.members, connection):
             return
+        self._subscriptions -= len(group.wanted.get(connection, ()))
+        group.want(connection, None)
         if not group.members:
             del self._consumers[name]
-            self._subscriptions -= len(group.subscriptions)
         log.info("group %s has %d members", name, len(group.members))
         self._notify(group)
 
@@ -197,17 +237,12 @@ class Clients:
             connection.close()
 
 
-def _update_subscriptions(group: ConsumerGroup, wanted: list[SubscriptionData]) -> bool:
-    """Take over newer subscriptions and drop those that are gone. Whether topics came or went."""
-    changed = False
-    for subscription in wanted:
-        known = group.subscriptions.get(subscription.topic)
-        if known is None:
-            changed = True
-        if known is None or subscription.sub_version >= known.sub_version:
-            group.subscriptions[subscription.topic] = subscription
-    topics = {subscription.topic for subscription in wanted}
-    for topic in group.subscriptions.keys() - topics:
-        del group.subscriptions[topic]
-        changed = True
-    return changed
+def _together(members: Iterable[Subscriptions]) -> Subscriptions:
+    """What a group subscribes to, taken over all its members."""
+    newest: Subscriptions = {}
+    for subscriptions in members:
+        for topic, one in subscriptions.items():
+            known = newest.get(topic)
+            if known is None or one.sub_version >= known.sub_version:
+                newest[topic] = one
+    return newest

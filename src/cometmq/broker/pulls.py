@@ -70,7 +70,7 @@ class Pulls:
         fields = command.fields(PullFields)
         group = self._checked_group(fields)
         self._check_topic(connection, fields)
-        subscription = self._subscription(fields, group)
+        subscription = self._subscription(connection, fields, group)
         pull = _Pull(
             connection, command, fields, group,
             _tag_hashes(subscription), filter_of(subscription, context.config),
@@ -125,14 +125,18 @@ class Pulls:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{connection.peer}]",
             )
 
-    def _subscription(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
+    def _subscription(
+        self, connection: Connection, fields: PullFields, group: GroupConfig
+    ) -> SubscriptionData:
         """What the consumer wants, as it says here or has said in its heartbeats."""
         if fields.sys_flag & SUBSCRIPTION:
             return _carried(fields)
-        return self._registered(fields, group)
+        return self._registered(connection, fields, group)
 
-    def _registered(self, fields: PullFields, group: GroupConfig) -> SubscriptionData:
-        """The subscription that the group's heartbeats told."""
+    def _registered(
+        self, connection: Connection, fields: PullFields, group: GroupConfig
+    ) -> SubscriptionData:
+        """The subscription that the consumer's heartbeats told."""
         online = self._context.clients.consumer_group(fields.consumer_group)
         if online is None:
             raise Refusal(
@@ -144,7 +148,7 @@ class Pulls:
                 _BROADCAST,
                 f"the consumer group[{fields.consumer_group}] can not consume by broadcast way",
             )
-        found = online.subscriptions.get(fields.topic)
+        found = online.subscription(connection, fields.topic)
         if found is None:
             raise Refusal(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,

@@ -37,6 +37,7 @@ class Connections:
                 "consumeType": group.consume_type,
                 "messageModel": group.message_model,
                 "consumeFromWhere": group.consume_from_where,
+                "subscriptionConflicts": group.conflicts,
             }
         )
 

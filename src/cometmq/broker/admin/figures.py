@@ -72,6 +72,7 @@ class Figures:
             **self._disk(),
             **self._waiting(),
             **self._delayed(),
+            **self._conflicts(),
         }
         return json_response({"table": table})
 
@@ -95,6 +96,14 @@ class Figures:
         )
 
     # -- parts of the runtime info ---------------------------------------------------------------
+
+    def _conflicts(self) -> dict[str, str]:
+        """Groups whose members subscribe differently; no key when there are none."""
+        return {
+            f"subscriptionConflicts_{group.name}": ", ".join(group.conflicts)
+            for group in self._context.clients.consumer_groups()
+            if group.conflicts
+        }
 
     def _life(self) -> dict[str, str]:
         context = self._context
