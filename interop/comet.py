@@ -1,7 +1,7 @@
 """CometMQ's servers as processes of a test, with the interface of `interop.rocketmq`'s.
 
-Whatever runs against `rocketmq.NameServer` and `rocketmq.Broker` runs against these unchanged:
-the same constructor, the same configuration keys, `start`, `stop`, `kill`, `pid`.
+Whatever runs against `rocketmq.NameServer` and `rocketmq.Broker` runs against these unchanged;
+only the process behind them is another.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from interop.rocketmq import BROKER_DEFAULTS, HOST, ConfigValue, RocketMQError, conf_text, free_port
+from interop import rocketmq
+from interop.rocketmq import ConfigValue, RocketMQError, ServerProcess, conf_text
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
@@ -39,7 +38,7 @@ class _Server:
             raise RocketMQError(f"cometmq {self._role} is not running")
         return self._process.pid
 
-    def start(self, config: Mapping[str, ConfigValue]) -> None:
+    def start(self, config: Mapping[str, ConfigValue], ready: Callable[[], bool]) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
         conf = self.home / "server.conf"
         conf.write_text(conf_text(config))
@@ -53,7 +52,7 @@ class _Server:
                 start_new_session=True,
             )
         try:
-            self._wait_until_ready()
+            self._wait_until(ready)
         except BaseException:
             self.kill()
             raise
@@ -84,11 +83,9 @@ class _Server:
     def tail(self) -> str:
         return "\n".join(self._output.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not any(
-            line.startswith(b"ready ") for line in self._output.read_bytes().split(b"\n")
-        ):
+        while not (b"\nready " in b"\n" + self._output.read_bytes() and ready()):
             if self._process is None or self._process.poll() is not None:
                 raise RocketMQError(f"cometmq {self._role} ended while starting\n{self.tail()}")
             if time.monotonic() > deadline:
@@ -96,87 +93,15 @@ class _Server:
             time.sleep(POLL_INTERVAL_S)
 
 
-class NameServer:
+class NameServer(rocketmq.NameServer):
     """`cometmq namesrv` on a loopback port."""
 
-    def __init__(self, home: Path, *, port: int | None = None) -> None:
-        self.port = port or free_port()
-        self.address = f"{HOST}:{self.port}"
-        self._server = _Server("namesrv", home)
-
-    @property
-    def pid(self) -> int:
-        return self._server.pid
-
-    def start(self) -> None:
-        self._server.start({"listenPort": self.port, "bindAddress": HOST})
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
+    def _process(self, home: Path) -> ServerProcess:
+        return _Server("namesrv", home)
 
 
-class Broker:
+class Broker(rocketmq.Broker):
     """`cometmq broker` over a store directory; ready means registered at its name servers."""
 
-    def __init__(
-        self,
-        home: Path,
-        store: Path,
-        namesrv: str,
-        *,
-        config: Mapping[str, ConfigValue] | None = None,
-        port: int | None = None,
-    ) -> None:
-        self.store = store
-        self.port = port or free_port(-2, 1)
-        self.address = f"{HOST}:{self.port}"
-        self._server = _Server("broker", home)
-        self._config: dict[str, ConfigValue] = {
-            **BROKER_DEFAULTS,
-            "namesrvAddr": namesrv,
-            "listenPort": self.port,
-            "haListenPort": self.port + 1,
-            "storePathRootDir": str(store),
-            **(config or {}),
-        }
-
-    @property
-    def pid(self) -> int:
-        return self._server.pid
-
-    def stopped_in_order(self) -> bool:
-        return not (self.store / "abort").exists()
-
-    def start(self) -> None:
-        self._server.start(self._config)
-
-    def stop(self) -> None:
-        self._server.stop()
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.stop()
-        else:
-            self.kill()
+    def _process(self, home: Path) -> ServerProcess:
+        return _Server("broker", home)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from interop import toolchain
 
@@ -76,6 +76,16 @@ BROKER_DEFAULTS: Mapping[str, ConfigValue] = {
 
 class RocketMQError(RuntimeError):
     """A server or the peer did not do what was asked; the message holds the end of its log."""
+
+
+class ServerProcess(Protocol):
+    """A server as the tests handle it, in whatever it is written."""
+
+    @property
+    def pid(self) -> int: ...
+    def start(self, config: Mapping[str, ConfigValue], ready: Callable[[], bool]) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class _Server:
@@ -174,7 +184,10 @@ class NameServer:
     def __init__(self, home: Path, *, port: int | None = None) -> None:
         self.port = port or free_port()
         self.address = f"{HOST}:{self.port}"
-        self._server = _Server("org.apache.rocketmq.namesrv.NamesrvStartup", home)
+        self._server = self._process(home)
+
+    def _process(self, home: Path) -> ServerProcess:
+        return _Server("org.apache.rocketmq.namesrv.NamesrvStartup", home)
 
     @property
     def pid(self) -> int:
@@ -218,7 +231,7 @@ class Broker:
         self.port = port or free_port(-2, 1)
         self.address = f"{HOST}:{self.port}"
         self._namesrv = namesrv
-        self._server = _Server("cometmq.interop.BrokerMain", home)
+        self._server = self._process(home)
         self._config: dict[str, ConfigValue] = {
             **BROKER_DEFAULTS,
             "namesrvAddr": namesrv,
@@ -227,6 +240,9 @@ class Broker:
             "storePathRootDir": str(store),
             **(config or {}),
         }
+
+    def _process(self, home: Path) -> ServerProcess:
+        return _Server("cometmq.interop.BrokerMain", home)
 
     @property
     def pid(self) -> int:

@@ -12,11 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop import comet, rocketmq
-from interop.rocketmq import ConfigValue
-
-NameServer = comet.NameServer | rocketmq.NameServer
-Broker = comet.Broker | rocketmq.Broker
+from interop import comet
+from interop.rocketmq import Broker, ConfigValue, NameServer
 
 SHORT_DELAYS = "1s 1s 1s 1s 2s 2s 2s 2s 3s 3s 3s 3s 4s 4s 4s 4s 5s 5s"
 """Delay levels with which a test of retries does not take minutes."""
@@ -35,8 +32,8 @@ class System:
     """Where the servers of one implementation come from."""
 
     name: str
-    name_server: type[comet.NameServer] | type[rocketmq.NameServer]
-    broker: type[comet.Broker] | type[rocketmq.Broker]
+    name_server: type[NameServer]
+    broker: type[Broker]
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Cluster:
 
 SYSTEMS = {
     "cometmq": System("cometmq", comet.NameServer, comet.Broker),
-    "rocketmq": System("rocketmq", rocketmq.NameServer, rocketmq.Broker),
+    "rocketmq": System("rocketmq", NameServer, Broker),
 }
 
 

@@ -28,8 +28,8 @@ from interop.java_client import (
     body,
     wait_until,
 )
-from interop.rocketmq import JsonObject, cluster_info
-from interop.systems import Broker, NameServer, System
+from interop.rocketmq import Broker, JsonObject, NameServer, cluster_info
+from interop.systems import System
 
 BROKERS = ("broker-a", "broker-b")
 QUEUES_PER_BROKER = 2
