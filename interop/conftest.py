@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from interop import mqadmin_table, systems, toolchain
+from interop import kinds_table, mqadmin_table, systems, toolchain
 from interop.go_client import GoClient
 from interop.line_client import QUEUES
 from interop.node_client import NodeClient
@@ -22,6 +22,7 @@ StartBroker = Callable[..., Broker]
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: not part of the short set, COMETMQ_INTEROP_SET=short")
     config.pluginmanager.register(mqadmin_table.Recorder())
+    config.pluginmanager.register(kinds_table.Recorder())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

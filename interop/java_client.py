@@ -29,11 +29,13 @@ END_TIMEOUT_S = 10.0
 POLL_INTERVAL_S = 0.05
 LOG_TAIL_LINES = 30
 
-# The client looks after its queues every 20 s; a test has less time. Both are its own settings.
+# The client looks after its queues every 20 s; a test has less time. All are its own settings.
 JVM_CLIENT = (
     "-Xmx256m",
     "-Drocketmq.client.rebalance.waitInterval=1000",
     "-Drocketmq.client.rebalance.minInterval=100",
+    # How long an orderly consumer keeps a queue it gives away with messages left: 20 s otherwise.
+    "-Drocketmq.client.unlockDelayTimeMills=1000",
 )
 FAST_ROUTES = {"pollNameServerInterval": 1000, "heartbeatBrokerInterval": 1000}
 
@@ -101,6 +103,9 @@ class Message:
     flag: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
     queue: Queue | None = None
+    order_key: str | None = None
+    settings: Mapping[str, int] = field(default_factory=dict)
+    """What the client has setters for, as in `delayTimeLevel`."""
 
     def json(self) -> JsonObject:
         line: JsonObject = {
@@ -108,11 +113,13 @@ class Message:
             "body": base64.b64encode(self.body).decode(),
             "flag": self.flag,
             "properties": dict(self.properties),
+            "settings": dict(self.settings),
         }
         optional = {
             "tags": self.tags,
             "keys": self.keys,
             "queue": self.queue and self.queue.json(),
+            "orderKey": self.order_key,
         }
         return line | {name: value for name, value in optional.items() if value is not None}
 
@@ -269,7 +276,7 @@ class JavaClient:
         return "\n".join(self._errors.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
 
-class _Part:
+class Part:
     """Something started in the process under a name."""
 
     sort = ""
@@ -297,13 +304,19 @@ class _Part:
             self.client.begin(f"{self.sort}.shutdown", name=self.name)
 
 
-class Producer(_Part):
+class Producer(Part):
     sort = "producer"
 
     def __init__(
-        self, client: JavaClient, namesrv: str, group: str, **options: OptionValue
+        self,
+        client: JavaClient,
+        namesrv: str,
+        group: str,
+        *,
+        traced: bool = False,
+        **options: OptionValue,
     ) -> None:
-        super().__init__(client, namesrv, group=group, options=FAST_ROUTES | options)
+        super().__init__(client, namesrv, group=group, traced=traced, options=FAST_ROUTES | options)
 
     def send(self, *messages: Message) -> list[JsonObject]:
         """One after the other; each has been acknowledged when this returns."""
@@ -325,6 +338,10 @@ class Producer(_Part):
     def _send(self, op: str, messages: Sequence[Message]) -> Any:
         return self._call(op, messages=[message.json() for message in messages])
 
+    def recall(self, topic: str, handle: str) -> str:
+        """Take a delayed message back; returns its id."""
+        return str(self._call("recall", topic=topic, handle=handle))
+
     def start_stream(self, topic: str, interval_ms: int) -> Events:
         """Send without end; the events say `sent` (with body and queue) or `failed`."""
         self.client.call("stream.start", name=self.name, topic=topic, intervalMs=interval_ms)
@@ -334,7 +351,7 @@ class Producer(_Part):
         self.client.call("stream.stop", name=self.name)
 
 
-class PushConsumer(_Part):
+class PushConsumer(Part):
     """Its messages come as events; a message with the property `fail` of n is refused n times."""
 
     sort = "push"
@@ -347,8 +364,11 @@ class PushConsumer(_Part):
         topic: str,
         *,
         expression: str = "*",
+        sql: bool = False,
         orderly: bool = False,
         held: bool = False,
+        timed: bool = False,
+        traced: bool = False,
         **options: OptionValue,
     ) -> None:
         self._topic = topic
@@ -359,13 +379,20 @@ class PushConsumer(_Part):
             group=group,
             topic=topic,
             expression=expression,
+            sql=sql,
             orderly=orderly,
             held=held,
+            timed=timed,
+            traced=traced,
             options=defaults | options,
         )
 
     def received(self) -> list[JsonObject]:
         return self.client.events(self.name).so_far()
+
+    def handled(self) -> Events:
+        """Of a timed consumer: each call of its listener when that has returned."""
+        return self.client.events(f"{self.name}.handled")
 
     def wait_for(self, count: int) -> list[JsonObject]:
         """Wait until so many messages were delivered, counting repeated ones."""
@@ -399,7 +426,7 @@ class PushConsumer(_Part):
         self._call("release")
 
 
-class PullConsumer(_Part):
+class PullConsumer(Part):
     """The classic one: it keeps no state, every pull names queue and offset."""
 
     sort = "pull"
@@ -413,19 +440,24 @@ class PullConsumer(_Part):
         return [Queue.of(line) for line in self._call("queues", topic=topic)]
 
     def pull(
-        self, queue: Queue, offset: int, *, expression: str = "*", count: int = 32
+        self,
+        queue: Queue,
+        offset: int,
+        *,
+        expression: str = "*",
+        sql: bool = False,
+        count: int = 32,
     ) -> JsonObject:
-        result: JsonObject = self._pull(queue, offset, expression, count, block=False).result(
-            CALL_TIMEOUT_S
-        )
+        answer = self._pull(queue, offset, expression, count, sql=sql, block=False)
+        result: JsonObject = answer.result(CALL_TIMEOUT_S)
         return result
 
     def begin_blocking_pull(self, queue: Queue, offset: int) -> Future[JsonObject]:
         """The broker answers when there is something."""
-        return self._pull(queue, offset, "*", 32, block=True)
+        return self._pull(queue, offset, "*", 32, sql=False, block=True)
 
     def _pull(
-        self, queue: Queue, offset: int, expression: str, count: int, *, block: bool
+        self, queue: Queue, offset: int, expression: str, count: int, *, sql: bool, block: bool
     ) -> Future[JsonObject]:
         return self.client.begin(
             "pull.pull",
@@ -433,6 +465,7 @@ class PullConsumer(_Part):
             queue=queue.json(),
             offset=offset,
             expression=expression,
+            sql=sql,
             max=count,
             block=block,
         )
@@ -478,7 +511,7 @@ class PullConsumer(_Part):
         return found
 
 
-class LitePullConsumer(_Part):
+class LitePullConsumer(Part):
     sort = "lite"
 
     def __init__(
@@ -522,7 +555,7 @@ class LitePullConsumer(_Part):
         return int(self._call("committed", queue=queue.json()))
 
 
-class Admin(_Part):
+class Admin(Part):
     sort = "admin"
 
     def __init__(self, client: JavaClient, namesrv: str) -> None:
@@ -531,6 +564,9 @@ class Admin(_Part):
     def create_topic(self, topic: str, broker: str, queues: int = 4) -> None:
         """On the broker at this address; clients can find it when this returns."""
         self._call("createTopic", topic=topic, broker=broker, queues=queues)
+
+    def create_group(self, group: str, broker: str, **settings: OptionValue) -> None:
+        self._call("createGroup", broker=broker, settings={"groupName": group} | settings)
 
     def route(self, topic: str) -> list[JsonObject]:
         """Per broker: `brokerName`, `readQueueNums`, `writeQueueNums`, `perm`."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from interop import systems
+from interop.document import write_table
 
 Reporting = Generator[None, pytest.TestReport, pytest.TestReport]
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "compatibility.md"
-BEGIN = "<!-- mqadmin:begin -->"
-END = "<!-- mqadmin:end -->"
+COLUMNS = ("command", "what it does", "CometMQ", "Apache RocketMQ 5.5.0")
 MARKER = "mqadmin(*commands): the commands of mqadmin that a test proves"
 
 CONTAINER = "broker containers"
@@ -178,12 +176,15 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         wanted = {(command.name, system) for command in COMMANDS for system in systems.SYSTEMS}
         if wanted <= self._failures.keys():
-            write_table(self._rows())
+            write_table("mqadmin", COLUMNS, self._rows())
 
-    def _rows(self) -> list[str]:
+    def _rows(self) -> list[list[str]]:
         return [
-            f"| `{command.name}` | {command.does} "
-            f"| {self._outcome(command, 'cometmq')} | {self._outcome(command, 'rocketmq')} |"
+            [
+                f"`{command.name}`",
+                command.does,
+                *(self._outcome(command, system) for system in ("cometmq", "rocketmq")),
+            ]
             for command in COMMANDS
         ]
 
@@ -196,13 +197,3 @@ class Recorder:
         if system == "cometmq":
             return f"not in CometMQ: {command.lacks}"
         return f"needs {command.needs}" if command.needs else "runs"
-
-
-def write_table(rows: list[str]) -> None:
-    """Put the table between its markers in the document."""
-    text = DOCUMENT.read_text()
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    head = ["| command | what it does | CometMQ | Apache RocketMQ 5.5.0 |", "|---|---|---|---|"]
-    table = "\n".join([BEGIN, "", *head, *rows, "", END])
-    DOCUMENT.write_text(before + table + after)

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,14 @@ from typing import Any
 import pytest
 
 from interop import systems
+from interop.java_bench import (
+    Bench,
+    by_queue,
+    numbered,
+    on_each_queue,
+    sent_bodies,
+    topic_is_known,
+)
 from interop.java_client import (
     KINDS,
     NEWEST,
@@ -27,7 +35,6 @@ from interop.java_client import (
     ClientError,
     JavaClient,
     Kind,
-    LitePullConsumer,
     Message,
     Producer,
     PullConsumer,
@@ -57,57 +64,6 @@ every_kind = pytest.mark.parametrize("bench", KINDS, indirect=True, ids=str)
 newer_kinds = [kind for kind in KINDS if not kind.version.startswith("4.")]
 
 
-class Bench:
-    """One client process at one cluster, with the parts that most tests need already started."""
-
-    def __init__(self, client: JavaClient, cluster: Cluster) -> None:
-        self.client = client
-        self.kind = client.kind
-        self.cluster = cluster
-        self.namesrv = cluster.namesrv.address
-        self.admin = Admin(client, self.namesrv)
-        self.producer = Producer(client, self.namesrv, self.name("producer"))
-        self.reader = PullConsumer(client, self.namesrv, self.name("reader"))
-
-    def name(self, what: str) -> str:
-        """A name for a topic or a group that no other test has."""
-        return self.client.new_name(f"{what}-{self.kind}".replace(".", "_"))
-
-    def topic(self, what: str, queues: int = 4) -> str:
-        topic = self.name(what)
-        self.admin.create_topic(topic, self.cluster.broker.address, queues)
-        return topic
-
-    def push(
-        self, group: str, topic: str, *, client: JavaClient | None = None, **options: Any
-    ) -> PushConsumer:
-        return PushConsumer(client or self.client, self.namesrv, group, topic, **options)
-
-    def lite(self, group: str) -> LitePullConsumer:
-        return LitePullConsumer(self.client, self.namesrv, group)
-
-    def consumed(self, group: str, topic: str) -> dict[int, int]:
-        """The progress of a group per queue id, as its broker knows it."""
-        progress = self.admin.progress(group, topic)
-        return {queue.id: line["consumed"] for queue, line in progress.items()}
-
-    def wait_until_consumed(
-        self, group: str, topic: str, count: int, *running: PushConsumer
-    ) -> None:
-        """Wait until the broker knows so many messages to be consumed (or filtered out).
-
-        A consumer that ends right after its last message is not enough: a pull of its that carries
-        an older offset may overtake the last word on the way through the broker.
-        """
-
-        def consumed() -> bool:
-            for consumer in running:
-                consumer.persist()
-            return sum(self.consumed(group, topic).values()) == count
-
-        wait_until(consumed, f"{group} has consumed {count}")
-
-
 @pytest.fixture(
     scope="module",
     params=[NEWEST, *(pytest.param(kind, marks=pytest.mark.full) for kind in KINDS[1:])],
@@ -119,29 +75,6 @@ def bench(
     kind: Kind = request.param
     with JavaClient(kind, tmp_path_factory.mktemp(str(kind))) as client:
         yield Bench(client, cluster)
-
-
-def numbered(topic: str, count: int, prefix: str = "body") -> list[Message]:
-    return [Message(topic, f"{prefix}-{number}".encode()) for number in range(count)]
-
-
-def on_each_queue(queues: Iterable[Queue], count: int, prefix: str) -> list[Message]:
-    return [
-        Message(queue.topic, f"{prefix}-{queue.id}-{number}".encode(), queue=queue)
-        for number in range(count)
-        for queue in queues
-    ]
-
-
-def sent_bodies(messages: Iterable[Message]) -> list[bytes]:
-    return [message.body for message in messages]
-
-
-def by_queue(messages: Iterable[JsonObject]) -> dict[int, list[bytes]]:
-    found: dict[int, list[bytes]] = {}
-    for message in messages:
-        found.setdefault(message["queueId"], []).append(body(message))
-    return found
 
 
 def incompressible(count: int) -> bytes:
@@ -334,14 +267,6 @@ def test_a_first_send_creates_its_topic(bench: Bench) -> None:
         }
     ]
     assert sorted(bodies(bench.reader.read_all(topic))) == sent_bodies(numbered(topic, 8))
-
-
-def topic_is_known(admin: Admin, topic: str) -> bool:
-    try:
-        admin.route(topic)
-    except ClientError:
-        return False
-    return True
 
 
 @pytest.mark.full
@@ -834,8 +759,12 @@ def send_in_two_parts(bench: Bench, topic: str) -> tuple[list[Message], list[Mes
     return before, after, moment_ms
 
 
-@every_kind
-def test_a_group_set_back_while_away_consumes_again_from_that_time(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    "by", [Admin.reset_offset, Admin.reset_offset_offline], ids=["broker", "tool"]
+)
+def test_a_group_set_back_while_away_consumes_again_from_that_time(
+    bench: Bench, by: Callable[[Admin, str, str, int], dict[Queue, int]]
+) -> None:
     topic, group = bench.topic("ResetAway"), bench.name("group")
     before, after, moment_ms = send_in_two_parts(bench, topic)
     with bench.push(group, topic) as consumer:
@@ -843,7 +772,7 @@ def test_a_group_set_back_while_away_consumes_again_from_that_time(bench: Bench)
         bench.wait_until_consumed(group, topic, 24, consumer)
         consumer.shutdown()
 
-    offsets = bench.admin.reset_offset_offline(group, topic, moment_ms)
+    offsets = by(bench.admin, group, topic, moment_ms)
 
     assert {queue.id: offset for queue, offset in offsets.items()} == dict.fromkeys(range(4), 3)
     bench.wait_until_consumed(group, topic, 12)

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, ParamSpec
+from typing import Any, ClassVar, Final, ParamSpec
 
 import msgspec
 
@@ -53,12 +53,25 @@ def bounded(test: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[P
         async def watched() -> None:
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(lambda _, context: unseen.append(context))
-            await asyncio.wait_for(test(*arguments, **fixtures), TEST_TIMEOUT_S)
+            try:
+                await asyncio.wait_for(test(*arguments, **fixtures), TEST_TIMEOUT_S)
+            finally:
+                await _hang_up()
 
         run(watched())
         assert unseen == []
 
     return bounded_test
+
+
+async def _hang_up() -> None:
+    """End all connections that a test left open."""
+    connections = [client.connection for client in Client.connected]
+    Client.connected.clear()
+    for connection in connections:
+        connection.abort()
+    await until(lambda: not any(connection.is_open for connection in connections))
+    await asyncio.sleep(0)  # And the loop lets go of their sockets.
 
 
 async def until(fact: Callable[[], object], timeout_s: float = 10.0) -> None:
@@ -147,6 +160,8 @@ def context_of(broker: Broker) -> Context:
 class Client:
     """One connection of a producer or consumer. `notices` has what the broker told by itself."""
 
+    connected: ClassVar[list["Client"]] = []
+
     def __init__(self) -> None:
         self.notices: asyncio.Queue[Command] = asyncio.Queue()
         self._connection: Connection | None = None
@@ -157,6 +172,7 @@ class Client:
         address = where if isinstance(where, str) else str(where.address)
         handlers: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: client._noticed}
         client._connection = await connect(address, handlers, **how)
+        cls.connected.append(client)
         return client
 
     @property

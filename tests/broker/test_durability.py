@@ -10,6 +10,7 @@ import pytest
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.command import Command
 from cometmq.protocol.message_id import parse_offset_id
+from cometmq.store import watermark
 from cometmq.store.config import StoreConfig
 from cometmq.store.message_store import MessageStore
 from cometmq.testing.clock import ManualClock
@@ -17,10 +18,13 @@ from cometmq.testing.disk import FailingDisk, PowerCutDisk
 
 from .brokers import (
     GROUP,
+    SUBSCRIPTION,
+    SUSPEND,
     TOPIC,
     Client,
     FullDisk,
     HeldDisk,
+    bodies_in,
     bounded,
     broker_of,
     context_of,
@@ -147,6 +151,38 @@ async def test_too_many_who_wait_for_the_disk_are_told_to_come_later(tmp_path: P
         assert back.code == ResponseCode.SYSTEM_BUSY
         assert [answer.code for answer in await asyncio.gather(*waiting)] == [0, 0, 0]
         assert (await client.send()).code == 0
+
+
+@bounded
+async def test_more_who_wait_than_the_store_keeps_are_told_and_consumers_still_woken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, flushDiskType=SYNC) as broker:
+        client = await Client.to(broker)
+        await client.send(body=b"first")
+        waiting = asyncio.create_task(
+            client.pull(offset=1, flag=SUBSCRIPTION | SUSPEND, suspendTimeoutMillis=30_000)
+        )
+        await until(lambda: len(context_of(broker).waiting_pulls) == 1)
+        monkeypatch.setattr(watermark, "WAITERS_MAX", 0)
+        refused = await client.send(body=b"second")
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert bodies_in(await waiting) == [b"second"]
+
+
+@bounded
+async def test_one_sender_that_cannot_be_told_does_not_keep_others_waiting(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        told: list[BaseException | None] = []
+
+        def broken(_: BaseException | None) -> None:
+            raise RuntimeError("as a bug would")
+
+        turns = context_of(broker).turns
+        for settled in (told.append, broken, told.append):
+            turns.appended(settled)
+        await until(lambda: told)
+        assert told == [None, None]
 
 
 @bounded

@@ -364,8 +364,8 @@ async def test_a_flag_of_transactions_without_one_is_refused_and_not_swallowed(
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC"])
 @bounded
-async def test_timers_are_refused_and_not_delivered_at_once(tmp_path: Path, name: str) -> None:
-    async with serving(tmp_path) as broker:
+async def test_without_timers_they_are_refused_and_not_delivered(tmp_path: Path, name: str) -> None:
+    async with serving(tmp_path, timerWheelEnable=False) as broker:
         client = await Client.to(broker)
         answer = await client.send(properties={name: "5"})
         assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -391,6 +391,41 @@ async def test_what_is_kept_of_a_client_has_a_size(
 
 
 @bounded
+async def test_a_client_that_changes_its_name_is_known_by_the_last_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        client, clients = await Client.to(broker), context_of(broker).clients
+        for n in range(50):
+            await client.heartbeat(f"name-{n}", producers=["p", "q"])
+        assert list(clients._producers_by_id) == ["name-49"]
+        assert clients.producer("name-0") is None
+
+
+@bounded
+async def test_a_client_that_came_back_is_found_when_its_old_connection_ends(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as broker:
+        old, new = await Client.to(broker), await Client.to(broker)
+        clients = context_of(broker).clients
+        await old.heartbeat("me", producers=["p"])
+        await new.heartbeat("me", producers=["p"])
+        old.close()
+        await until(lambda: len(clients.producers("p")) == 1)
+        found = clients.producer("me")
+        assert found is not None
+        assert found.connection.peer == new.connection.local
+
+
+@bounded
+async def test_a_client_that_leaves_one_group_is_found_by_its_other(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        client, clients = await Client.to(broker), context_of(broker).clients
+        await client.heartbeat("me", producers=["p", "q"])
+        await client.ask(35, {"clientID": "me", "producerGroup": "p"})
+        assert clients.producer("me") is not None
+
+
+@bounded
 async def test_nothing_is_left_of_clients_that_are_gone(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         for round_ in range(3):
@@ -401,6 +436,7 @@ async def test_nothing_is_left_of_clients_that_are_gone(tmp_path: Path) -> None:
         clients = context_of(broker).clients
         await until(lambda: not clients._consumers and not clients._producers)
         assert (clients._joined, clients._memberships, clients._subscriptions) == ({}, 0, 0)
+        assert (clients._ids, clients._producers_by_id) == ({}, {})
 
 
 # -- filters checked ahead -----------------------------------------------------------------------

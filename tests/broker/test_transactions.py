@@ -104,6 +104,8 @@ async def test_a_half_message_is_seen_by_nobody_until_it_is_committed(tmp_path: 
         properties = message.property_map()
         assert properties["KEYS"] == "order-7"
         assert properties["UNIQ_KEY"] == begun.text_fields()["transactionId"]
+        assert properties["TRAN_MSG"] == "true"
+        assert not properties.keys() & {"REAL_TOPIC", "REAL_QID"}
         assert message.prepared_transaction_offset == int(begun.text_fields()["msgId"][-16:], 16)
 
 

@@ -81,7 +81,7 @@ async def test_an_arrival_is_answered_in_the_turn_in_which_it_came(tmp_path: Pat
             await producer.send(body=b"%d" % n)
             await waiting
             delays.append(time.monotonic() - begun)
-    assert sorted(delays)[20] < 0.05
+    assert sorted(delays)[20] < 0.25
 
 
 @bounded

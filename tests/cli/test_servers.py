@@ -48,7 +48,8 @@ class Server:
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             assert selector.select(START_S), f"nothing within {START_S} s: {self.errors}"
-        return self.process.stdout.readline().decode()
+        line: bytes = self.process.stdout.readline()
+        return line.decode()
 
     def ended(self, number: signal.Signals | None = None) -> int:
         """How it ended, after a signal or by itself."""
@@ -133,7 +134,8 @@ async def expect(address: str, *bodies: bytes) -> None:
 async def expect_brokers(name_server: str, *names: str) -> None:
     client = await Client.to(name_server)
     info = msgspec.json.decode((await client.ask(CLUSTER_INFO)).body)
-    assert info["clusterAddrTable"] == {"DefaultCluster": list(names)}
+    assert info["clusterAddrTable"].keys() == {"DefaultCluster"}
+    assert sorted(info["clusterAddrTable"]["DefaultCluster"]) == sorted(names)
 
 
 # -- standalone ----------------------------------------------------------------------------------
@@ -192,9 +194,12 @@ def test_a_broker_that_dies_ends_the_whole(tmp_path: Path, start: Start) -> None
     children = server.children()
     os.kill(children[1], signal.SIGKILL)
     assert server.ended() == 1
-    assert server.errors == "cometmq: broker-b ended with -9; the others are stopped\n"
+    assert re.search(
+        r"^cometmq: broker-[ab] ended with -9; the others are stopped$", server.errors, re.M
+    )
     until_gone(*children)
-    assert not (tmp_path / "data/broker-a/abort").exists(), "the other one stopped in order"
+    aborts = list((tmp_path / "data").glob("*/abort"))
+    assert len(aborts) == 1, "the other one stopped in order"
 
 
 def test_children_end_with_a_parent_that_is_killed(tmp_path: Path, start: Start) -> None:

@@ -20,6 +20,7 @@ BATCHES_MAX = 4
 WRECK_PROBABILITY = 0.8
 RESET_PROBABILITY = 0.2
 ANSWER_TIMEOUT_S = 60.0
+ANSWER_BYTES_MAX = 1 << 30
 RECEIVE_BYTES = 1 << 20
 
 
@@ -42,7 +43,7 @@ async def _blow(address: Host, mutants: Mutants, frames: int) -> int:
 
 async def _one_connection(address: Host, mutants: Mutants, frames: int) -> int:
     """Returns how many mutants it sent, of as many as it may."""
-    loop, sent = asyncio.get_running_loop(), 0
+    loop, parser, sent = asyncio.get_running_loop(), FrameParser(ANSWER_BYTES_MAX), 0
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as peer:
         peer.setblocking(False)
         # Reset instead of TIME_WAIT: the ports of one machine are soon used up otherwise.
@@ -51,7 +52,7 @@ async def _one_connection(address: Host, mutants: Mutants, frames: int) -> int:
             await loop.sock_connect(peer, tuple(address))
         for _ in range(1 + mutants.count(BATCHES_MAX - 1)):
             count = min(1 + mutants.count(BATCH_MAX - 1), frames - sent)
-            await _send_batch(peer, [mutants.misfit() for _ in range(count)])
+            await _send_batch(peer, parser, [mutants.misfit() for _ in range(count)])
             sent += count
         if mutants.chance(WRECK_PROBABILITY):
             await _send_wreck(peer, mutants)
@@ -59,17 +60,17 @@ async def _one_connection(address: Host, mutants: Mutants, frames: int) -> int:
     return sent
 
 
-async def _send_batch(peer: socket.socket, misfits: list[bytes]) -> None:
+async def _send_batch(peer: socket.socket, parser: FrameParser, misfits: list[bytes]) -> None:
     loop = asyncio.get_running_loop()
     sending = asyncio.ensure_future(loop.sock_sendall(peer, b"".join(misfits) + BARRIER))
     try:
-        await _wait_for_barrier(peer)
+        await _wait_for_barrier(peer, parser)
     finally:
         await sending
 
 
-async def _wait_for_barrier(peer: socket.socket) -> None:
-    loop, parser = asyncio.get_running_loop(), FrameParser(1 << 30)
+async def _wait_for_barrier(peer: socket.socket, parser: FrameParser) -> None:
+    loop = asyncio.get_running_loop()
     async with asyncio.timeout(ANSWER_TIMEOUT_S):
         while data := await loop.sock_recv(peer, RECEIVE_BYTES):
             for command in parser.feed(data):

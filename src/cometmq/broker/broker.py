@@ -37,6 +37,8 @@ from .retries import Retries
 from .sends import Sends
 from .sessions import Sessions
 from .stats import SAMPLE_INTERVAL_MS, Stats
+from .timers.recall import Recalls
+from .timers.timers import Timers
 from .topics import Topics
 from .transactions.transactions import Transactions
 from .waiting_pulls import WaitingPulls
@@ -65,6 +67,7 @@ class Broker:
         self._context: Context | None = None
         self._inbox: Inbox | None = None
         self._delays: Delays | None = None
+        self._timed: Timers | None = None
         self._transactions: Transactions | None = None
         self._server: Server | None = None
         self._registration: Registration | None = None
@@ -174,10 +177,13 @@ class Broker:
         transactions = Transactions(context, inbox, self._file("transactionChecks"))
         self._transactions = transactions
         self._delays = Delays(context.store, inbox, context.clock, self._file("delayOffset"))
+        if self._config.timers:
+            self._timed = Timers(context, inbox, self._disk, self._on_failure)
         sends = Sends(context, inbox, retries, transactions)
         parts = (
             sends, Replies(context, sends), retries, transactions, Pulls(context),
             Sessions(context), Positions(context), Queries(context),
+            Recalls(context, inbox, self._timed),
         )  # fmt: skip
         served = {code: handler for part in parts for code, handler in part.handlers().items()}
         return {**served, **admin_handlers(context, inbox, self._delays)}
@@ -191,6 +197,8 @@ class Broker:
         if self._context is not None and self._delays is not None:
             self._context.waiting_pulls.arrived(queues)
             self._delays.arrived(queues)
+            if self._timed is not None:
+                self._timed.arrived(queues)
 
     def _topics_changed(self) -> None:
         """Tell NameServers, and save before the turn's answers leave: nobody may be told that
@@ -210,6 +218,9 @@ class Broker:
         assert self._delays is not None
         assert self._transactions is not None
         self._delays.start()
+        if self._timed is not None:
+            self._timed.start()
+            self._every(self._config.timer_save_interval_ms / 1000, self._timed.save_soon)
         self._transactions.start()
         self._every(TABLE_SAVE_INTERVAL_S, self._save_tables)
         self._every(self._config.offset_save_interval_ms / 1000, self._save_offsets)
@@ -258,10 +269,11 @@ class Broker:
             await self._registration.stop()
         for timer in self._timers.values():
             timer.cancel()
-        if self._delays is not None:
-            self._delays.stop()
-        if self._transactions is not None:
-            self._transactions.stop()
+        for part in (self._delays, self._transactions):
+            if part is not None:
+                part.stop()
+        if self._timed is not None:
+            await self._timed.stop()
         if self._context is not None:
             self._context.waiting_pulls.stop()
         if self._inbox is not None:
@@ -283,3 +295,5 @@ class Broker:
             store.flush()
         self._save_offsets()
         self._delays.save()
+        if self._timed is not None:
+            self._timed.finish()

@@ -20,8 +20,8 @@ from cometmq.transport.connection import Connection
 log = logging.getLogger(__name__)
 MEMBERSHIPS_MAX = 200_000
 """Of clients in groups, producers and consumers together."""
-SUBSCRIPTIONS_MAX = 200_000
-"""Of all groups that are online together."""
+SUBSCRIPTIONS_MAX = 500_000
+"""Of all members of all groups together."""
 
 
 class NoRoom(Exception):
@@ -90,6 +90,8 @@ class Clients:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, Members] = {}
         self._producers_by_id: dict[str, Member] = {}
+        self._ids: dict[Connection, str] = {}
+        """By which name each connection is found among them: one, as long as it is open."""
         self._joined: dict[Connection, set[_Membership]] = {}
         self._memberships = 0
         self._subscriptions = 0
@@ -183,16 +185,24 @@ class Clients:
         members = self._producers.get(name, {})
         self._join(_Membership(False, name), members, member)
         self._producers[name] = members
+        if self._ids.get(member.connection) != member.client_id:
+            self._forget_id(member.connection)
+            self._ids[member.connection] = member.client_id
         self._producers_by_id[member.client_id] = member
 
     def unregister_producer(self, name: str, connection: Connection) -> None:
         members = self._producers.get(name)
-        if members is None or connection not in members:
+        if members is None or not self._leave(_Membership(False, name), members, connection):
             return
-        self._producers_by_id.pop(members[connection].client_id, None)
-        self._leave(_Membership(False, name), members, connection)
         if not members:
             del self._producers[name]
+
+    def _forget_id(self, connection: Connection) -> None:
+        client_id = self._ids.pop(connection, None)
+        # A client that came back has it already with its new connection.
+        found = self._producers_by_id.get(client_id) if client_id is not None else None
+        if found is not None and found.connection is connection:
+            del self._producers_by_id[found.client_id]
 
     # -- memberships -----------------------------------------------------------------------------
 
@@ -220,6 +230,7 @@ class Clients:
 
     def forget(self, connection: Connection) -> None:
         """The connection closed."""
+        self._forget_id(connection)
         for consumes, name in list(self._joined.get(connection, ())):
             if consumes:
                 self.unregister_consumer(name, connection)

@@ -23,6 +23,8 @@ FAST_PORT_DISTANCE = 2
 
 
 INT_MAX = 2**31 - 1
+TIMER_ROLL_S_MAX = 7 * 86_400 - 60
+"""RocketMQ's wheel has slots for seven days ahead; a minute of them stays free."""
 _PORTS, _COUNTS = (0, 65535), (1, INT_MAX)
 _RANGES = {
     "port": _PORTS,
@@ -35,6 +37,9 @@ _RANGES = {
     "register_timeout_ms": _COUNTS,
     "offset_save_interval_ms": _COUNTS,
     "delay_save_interval_ms": _COUNTS,
+    "timer_save_interval_ms": _COUNTS,
+    "timer_roll_s": (2, TIMER_ROLL_S_MAX),
+    "timer_log_file_bytes": (KIB, INT_MAX),
     "idle_s": _COUNTS,
     "client_expiry_ms": _COUNTS,
 }
@@ -119,6 +124,22 @@ class BrokerConfig:
     )
     delay_save_interval_ms: int = setting(
         "flushDelayOffsetInterval", 10_000, "time between two saves of the delays' progress"
+    )
+    timers: bool = setting("timerWheelEnable", True, "take messages with a time of their own")
+    timer_delay_max_s: int = setting(
+        "timerMaxDelaySec", 3 * 86_400, "how far ahead that time may be", live=True
+    )
+    timer_roll_s: int = setting(
+        "timerRollWindowSlot", 2 * 86_400, "after so long a waiting message is written anew"
+    )
+    timer_save_interval_ms: int = setting(
+        "timerFlushIntervalMs", 1000, "time between two saves of the wheel"
+    )
+    timer_log_file_bytes: int = setting(
+        "mappedFileSizeTimerLog", 100 * KIB**2, "size of a file of the wheel's log"
+    )
+    recalls: bool = setting(
+        "recallMessageEnable", False, "let producers take back what waits for its time", live=True
     )
     reject_transactions: bool = setting(
         "rejectTransactionMessage", False, "take no transactional messages", live=True

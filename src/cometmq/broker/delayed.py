@@ -23,21 +23,24 @@ REAL_QUEUE = "REAL_QID"
 _MARK = b"DELAY\x01"
 _NEVER_DELAYED = (SCHEDULE_TOPIC, HALF_TOPIC)
 """A half message waits for its producer first, then for its time."""
-_TIMERS = (b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"TIMER_DELAY_SEC")
+TIMER_NAMES = (b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS")
+"""Properties by which a message asks for a time of its own."""
 
 
 def delayed(message: Message, levels: int) -> Message:
     """The message itself, or the form in which it waits if it carries a delay level."""
-    if _MARK not in message.properties or message.topic in _NEVER_DELAYED:
+    if message.topic in _NEVER_DELAYED:
         return message
-    level = min(_level(property_value(message.properties, DELAY.encode())), levels)
+    level = min(delay_level(message.properties), levels)
     if level <= 0:
         return message
     properties = message.properties
-    for name, value in (
+    for name in TIMER_NAMES:  # A level wins over a time of its own.
+        properties = without_property(properties, name)
+    for key, value in (
         (DELAY, str(level)), (REAL_TOPIC, message.topic), (REAL_QUEUE, str(message.queue_id)),
     ):  # fmt: skip
-        properties = with_property(properties, name.encode(), value.encode())
+        properties = with_property(properties, key.encode(), value.encode())
     return msgspec.structs.replace(
         message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties
     )
@@ -60,19 +63,15 @@ def due(stored: StoredMessage, born_host: bytes) -> Message | None:
         born_timestamp=stored.born_timestamp,
         born_host=born_host,
         reconsume_times=stored.reconsume_times,
-        prepared_transaction_offset=stored.prepared_transaction_offset,
+        prepared_transaction_offset=stored.physical_offset,  # See `origins`.
     )
 
 
-def wants_timer(properties: bytes) -> bool:
-    """Whether a message asks for a time of its own instead of a level."""
-    return b"TIMER_DEL" in properties and any(
-        property_value(properties, name) is not None for name in _TIMERS
-    )
-
-
-def _level(text: bytes | None) -> int:
+def delay_level(properties: bytes) -> int:
+    """The level that a message asks for; 0 when it asks for none."""
+    if _MARK not in properties:
+        return 0
     try:
-        return int(text or 0)
+        return int(property_value(properties, DELAY.encode()) or 0)
     except ValueError:
         return 0

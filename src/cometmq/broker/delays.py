@@ -1,8 +1,9 @@
 """Delayed messages on their way back: one reader a level, in order, never early.
 
 A message is delivered when it is in the log of its real topic. How far each level has come is saved
-every few seconds, as far as the disk has what was delivered: after a crash some messages come
-twice, none is missing.
+every few seconds, with the end of the log that it belongs to; what the log has behind that is
+counted at the next start (see `origins`): no crash loses a message or lets it come twice. Only what
+a power cut takes from the log itself comes again.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from cometmq.transport.connection import Refusal
 
 from .delayed import due
 from .inbox import Inbox
+from .origins import delivered_since, first_waiting
 from .persistent import Persistent
 from .topics import SCHEDULE_TOPIC
 
@@ -33,6 +35,8 @@ LOOK_INTERVAL_S = 1.0
 """The longest sleep: clocks are set now and then."""
 RETRY_S = 1.0
 BATCH = 64
+LOG_BYTES_UNSAVED_MAX = 64 * 1024 * 1024
+"""How much of the log a start has to look through at most, however few delays there are."""
 
 
 class DelayProgress(msgspec.Struct, rename="camel"):
@@ -40,6 +44,8 @@ class DelayProgress(msgspec.Struct, rename="camel"):
 
     offset_table: dict[int, int] = {}
     data_version: DataVersion | None = None
+    log_offset: int | None = None
+    """Copies behind this offset of the log are not counted. RocketMQ has no such field."""
 
 
 class Delays(Persistent):
@@ -51,9 +57,14 @@ class Delays(Persistent):
         self._inbox = inbox
         self._clock = clock
         self._delays_ms = store.config.delays_ms()
-        saved: DelayProgress = self.load_as(DelayProgress) or DelayProgress()
+        found: DelayProgress | None = self.load_as(DelayProgress)
+        saved = found or DelayProgress(log_offset=_first_waiting(store, len(self._delays_ms)))
         self._next = dict(saved.offset_table)
         self._durable = self._next.copy()
+        self._durable_at = saved.log_offset
+        """The end of the log that `_durable` belongs to."""
+        if saved.log_offset is not None:
+            self._count_delivered(saved.log_offset)
         self._noted = (0, self._durable)
         """Where the log ended at the last save, and how far the levels had come."""
         self._version = saved.data_version or DataVersion(0, clock.now_ms(), 0)
@@ -61,19 +72,29 @@ class Delays(Persistent):
         self._stopped = False
 
     def content(self) -> DelayProgress:
-        return DelayProgress(self._durable, self._version)
+        return DelayProgress(self._durable, self._version, self._durable_at)
 
     def save(self) -> None:
         now = (self._store.appended.value, self._next.copy())
         for log_end, progress in (now, self._noted):
             if self._store.flushed.value >= log_end:
-                if progress != self._durable:
-                    self._durable = progress
+                if progress != self._durable or self._is_long_ago(log_end):
+                    self._durable, self._durable_at = progress, log_end
                     self._version = self._version.next(self._clock.now_ms())
                     self.touch()
                 break
         self._noted = now
         super().save()
+
+    def _is_long_ago(self, log_end: int) -> bool:
+        """Whether the next start would have much of the log to look through."""
+        return log_end - (self._durable_at or 0) >= LOG_BYTES_UNSAVED_MAX
+
+    def _count_delivered(self, log_offset: int) -> None:
+        """Go on behind what was delivered since the last save."""
+        for found in delivered_since(self._store, log_offset, (SCHEDULE_TOPIC,)):
+            level = found.origin.queue_id + 1
+            self._next[level] = max(self._next.get(level, 0), found.origin.queue_offset + 1)
 
     def start(self) -> None:
         for level in range(1, len(self._delays_ms) + 1):
@@ -133,6 +154,12 @@ class Delays(Persistent):
             # What can never be stored must not hold up the others.
             return refusal.response.code == ResponseCode.MESSAGE_ILLEGAL
         return True
+
+
+def _first_waiting(store: MessageStore, levels: int) -> int:
+    """Where in the log the first message lies that may be waiting."""
+    firsts = (first_waiting(store, SCHEDULE_TOPIC, queue_id) for queue_id in range(levels))
+    return min(firsts, default=store.appended.value)
 
 
 def _told(code: ResponseCode, remark: str | None) -> None:

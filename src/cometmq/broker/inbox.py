@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.message import Appended, Message
+from cometmq.protocol.properties import PROPERTIES_BYTES_MAX
 from cometmq.store.config import FlushMode
 from cometmq.store.errors import (
     AppendRefused,
@@ -19,6 +20,7 @@ from cometmq.transport.connection import Refusal
 from .context import Context
 from .delayed import delayed
 from .stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
+from .timers.timed import ROOM_BYTES, asked_time, takes_back, waiting, wants_timer
 
 Settled = Callable[[ResponseCode, str | None], None]
 _CLOSE_POLL_S = 0.005
@@ -39,8 +41,7 @@ class Inbox:
     def put(self, messages: Sequence[Message], settled: Settled) -> list[Appended]:
         """Append messages, those with a delay to where they wait; `settled` is told when they
         may be acknowledged. Refusal if not."""
-        levels = self._levels
-        return self._append(messages, [delayed(m, levels) for m in messages], settled)
+        return self._append(messages, [self._waiting(m) for m in messages], settled)
 
     def put_due(self, message: Message, settled: Settled) -> None:
         """The same for a message whose delay is over."""
@@ -52,7 +53,38 @@ class Inbox:
         if message is None:
             self._append([record], [record], settled)
         else:
-            self._append([message], [delayed(message, self._levels), record], settled)
+            self._append([message], [self._waiting(message), record], settled)
+
+    def timed(self, message: Message) -> Message:
+        """The form in which a message waits that asks for a time of its own; others, and those
+        whose time has come already, as they are. Refusal if it cannot wait for that."""
+        if not wants_timer(message):
+            return message
+        config, now_ms = self._context.config, self._context.clock.now_ms()
+        if not config.timers:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                "accurate timer message is not enabled, timerWheelEnable is false",
+            )
+        due_ms = asked_time(message.properties, now_ms)
+        delay_max_ms = config.timer_delay_max_s * 1000
+        late = due_ms is not None and due_ms <= now_ms
+        if due_ms is None or due_ms - now_ms > delay_max_ms or (late and takes_back(message)):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "timer message illegal, the delay time should not be bigger than the max delay "
+                f"{delay_max_ms}ms; or if set del msg, the delay time should be bigger than the "
+                "current time",
+            )
+        if late:
+            return message
+        waits = waiting(message, due_ms)
+        if len(waits.properties) + ROOM_BYTES > PROPERTIES_BYTES_MAX:
+            raise illegal(f"its properties leave no room for the {ROOM_BYTES} bytes of a timer")
+        return waits
+
+    def _waiting(self, message: Message) -> Message:
+        return delayed(self.timed(message), self._levels)
 
     def _append(
         self, messages: Sequence[Message], records: list[Message], settled: Settled

@@ -22,9 +22,10 @@ from cometmq.protocol.topic_config import PERM_WRITE, TopicConfig
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
-from .delayed import wants_timer
 from .inbox import Inbox, illegal
 from .retries import Retries
+from .timers.handle import recall_handle
+from .timers.timed import wants_timer
 from .topics import NOT_FOR_CLIENTS
 from .transactions.half import is_prepared
 from .transactions.transactions import Transactions
@@ -130,17 +131,15 @@ class Sends:
         if message.topic.startswith(RETRY_PREFIX):
             message = self._retries.redirected(message, fields.max_reconsume_times, command.version)
         is_half = is_prepared(message.properties) and not _is_retried(message)
-        return self._put(connection, command, [message], message.properties, is_half=is_half)
+        queue_id, waits = message.queue_id, self._inbox.timed(message)
+        # A half message waits for its producer first, and for its time when it is committed.
+        record = message if is_half else waits
+        return self._put(connection, command, [record], record.properties, queue_id, is_half)
 
     def _refuse_unsupported(self, message: Message) -> None:
         # What is flagged as prepared or rolled back would be taken, but never handed out.
         if not flags.is_queued(message.sys_flag) and not is_prepared(message.properties):
             raise illegal("its sysFlag says that it is part of a transaction, its properties don't")
-        if wants_timer(message.properties):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                "accurate timer message is not enabled: this version has delay levels only",
-            )
 
     def _completed(self, properties: bytes) -> bytes:
         """With what every stored message has: a unique id, and where it came in."""
@@ -185,7 +184,9 @@ class Sends:
             self._refuse_unsupported(message)
             if is_prepared(message.properties):
                 raise illegal("a batch has no transactional messages")
-        return self._put(connection, command, messages, b"")
+            if wants_timer(message):
+                raise illegal("a batch has no messages with a time of their own")
+        return self._put(connection, command, messages, b"", like.queue_id)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -195,20 +196,20 @@ class Sends:
         command: Command,
         messages: list[Message],
         properties: bytes,
-        *,
+        queue_id: int,
         is_half: bool = False,
     ) -> Response | None:
         placed: list[Appended] = []
-        queue_id = messages[0].queue_id
         # A producer may ask not to wait for the disk (`waitStoreMsgOK` false).
         waits = property_value(properties, _WAIT) != b"false"
         unique_id = property_value(properties, _UNIQUE_KEY)
+        recall = recall_handle(messages[0], self._context.config.name)
         # What a sender that waits for the disk keeps here must not grow with its message.
         command.body, command.encoded_fields = b"", _NO_FIELDS
 
         def settled(code: ResponseCode, remark: str | None) -> None:
             if waits:
-                fields = self._answer_fields(placed, queue_id, unique_id)
+                fields = self._answer_fields(placed, queue_id, unique_id, recall)
                 connection.answer(command, Response(code, remark, fields))
 
         records = [self._transactions.prepared(messages[0])] if is_half else messages
@@ -217,10 +218,14 @@ class Sends:
             self._transactions.stored(records[0], placed[0])
         if waits:
             return None
-        return Response(fields=self._answer_fields(placed, queue_id, unique_id))
+        return Response(fields=self._answer_fields(placed, queue_id, unique_id, recall))
 
     def _answer_fields(
-        self, placed: list[Appended], queue_id: int, unique_id: bytes | None
+        self,
+        placed: list[Appended],
+        queue_id: int,
+        unique_id: bytes | None,
+        recall: str | None,
     ) -> dict[str, str]:
         host, config = self._store_host, self._context.config
         fields = {
@@ -232,6 +237,8 @@ class Sends:
         }
         if unique_id is not None:
             fields["transactionId"] = unique_id.decode()
+        if recall is not None:
+            fields["recallHandle"] = recall
         return fields
 
 

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 TEMPLATE_TOPIC = "TBW102"
 """Clients name it as the pattern after which a missing topic is made."""
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_DONE_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_EXCEEDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -37,8 +38,8 @@ READ_WRITE = PERM_READ | PERM_WRITE
 
 NOT_FOR_CLIENTS = frozenset(
     (
-        SCHEDULE_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, CHECK_EXCEEDED_TOPIC, SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
+        SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, CHECK_EXCEEDED_TOPIC,
+        SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC,
     )
 )  # fmt: skip
 """Topics that only the broker itself writes to."""
@@ -215,4 +216,6 @@ def _system_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfig]
         topics.append(TopicConfig(TEMPLATE_TOPIC, queues, queues, shared))
     if config.trace_topic:
         topics.append(TopicConfig(config.trace_topic_name, 1, 1))
+    if config.timers:
+        topics.append(TopicConfig(TIMER_TOPIC, 1, 1))
     return topics

@@ -59,6 +59,12 @@ class SendBackFields(Fields, rename="camel"):
     max_reconsume_times: Int32 | None = None
 
 
+class RecallFields(Fields, rename="camel"):
+    topic: str
+    recall_handle: str
+    producer_group: str = ""
+
+
 class EndTransactionFields(Fields, rename="camel"):
     producer_group: str
     tran_state_table_offset: Int64

@@ -64,6 +64,10 @@ class Segment:
             self._disk.reserve(self._fd, self._reserved, target - self._reserved)
             self._reserved = target
 
+    def reserve_part(self, start: int, end: int) -> None:
+        """The same for the bytes of [start, end), in a file that is written to in any order."""
+        self._disk.reserve(self._fd, start, end - start)
+
     @property
     def reserved(self) -> int:
         return self._reserved

@@ -58,6 +58,7 @@ class ConsumeStats(msgspec.Struct):
 class Progress:
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._one_at_a_time = asyncio.Lock()
 
     def handlers(self) -> Handlers:
         return {
@@ -98,8 +99,13 @@ class Progress:
             stats.rate += found.rate
         return Response(body=stats.encode())
 
-    async def all_groups(self, _: Connection, command: Command) -> Response:
+    async def all_groups(self, connection: Connection, command: Command) -> Response | None:
         ordered_only = command.fields(BrokerConsumeStatsFields).is_order
+        async with self._one_at_a_time:
+            return await self._all_groups(connection, ordered_only=ordered_only)
+
+    async def _all_groups(self, connection: Connection, *, ordered_only: bool) -> Response | None:
+        """None when the one who asked has left: nobody else wants what it takes so long to get."""
         context = self._context
         topics = context.offsets.topics_by_group()
         groups: list[dict[str, list[msgspec.Raw]]] = []
@@ -114,6 +120,8 @@ class Progress:
             in_flight += sum(stats.in_flight for stats in found)
             groups.append({group.group_name: [msgspec.Raw(stats.encode()) for stats in found]})
             await asyncio.sleep(0)  # With many groups it takes long; others want answers too.
+            if not connection.is_open:
+                return None
         return json_response(
             {
                 "brokerAddr": str(context.address),

@@ -62,7 +62,9 @@ def committed(half: StoredMessage) -> Message | None:
     message = _copy(half, topic.decode(errors="replace"), int(queue))
     message.sys_flag |= flags.TRANSACTION_COMMIT
     message.prepared_transaction_offset = half.physical_offset
-    message.properties = without_property(message.properties, PREPARED)
+    # As RocketMQ has it: what made it a half message stays, where it belongs is known again.
+    for name in (REAL_TOPIC, REAL_QUEUE):
+        message.properties = without_property(message.properties, name.encode())
     return message
 
 

@@ -26,6 +26,8 @@ GROUP = "CID_RMQ_SYS_TRANS"
 OPEN_MAX = 1_000_000
 """Undecided messages at a time; no further transaction is begun."""
 _READ_COUNT = 1024
+_DUE_SLACK = 1024
+_IMMUNITY_DIGITS_MAX = 9
 
 
 class Open(msgspec.Struct, gc=False):
@@ -72,6 +74,10 @@ class OpenHalves(Persistent):
     def decide(self, offset: int) -> None:
         del self._open[offset]
         self.touch()
+        # Most are decided long before they would be asked about.
+        if len(self._due) > 2 * len(self._open) + _DUE_SLACK:
+            self._due = [entry for entry in self._due if entry[1] in self._open]
+            heapq.heapify(self._due)
 
     def take_due(self, now_ms: int, count_max: int) -> list[int]:
         """Half messages whose time to be asked about has come; each must be told `again`."""
@@ -154,4 +160,6 @@ class OpenHalves(Persistent):
 def immunity_ms(properties: bytes, timeout_ms: int) -> int:
     """How long after it was stored a half message is first asked about."""
     own = property_value(properties, IMMUNITY_S) or b""
-    return int(own) * 1000 if own.isdigit() else timeout_ms
+    if own.isdigit() and len(own) <= _IMMUNITY_DIGITS_MAX:
+        return int(own) * 1000
+    return timeout_ms

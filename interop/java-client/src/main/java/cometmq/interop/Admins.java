@@ -1,5 +1,6 @@
 package cometmq.interop;
 
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -27,6 +28,7 @@ final class Admins {
         operations.put("admin.start", this::start);
         operations.put("admin.shutdown", this::shutdown);
         operations.put("admin.createTopic", this::createTopic);
+        operations.put("admin.createGroup", this::createGroup);
         operations.put("admin.route", command -> route(admins.of(command), command.text("topic")));
         operations.put("admin.progress", this::progress);
         operations.put("admin.members", this::members);
@@ -61,6 +63,22 @@ final class Admins {
             Thread.sleep(ROUTE_INTERVAL_MS);
         }
         throw new IllegalStateException("no route to " + topic + " at " + broker);
+    }
+
+    /** By reflection for the same reason: the class of the group's settings has to be named. */
+    private Object createGroup(Command command) throws Exception {
+        DefaultMQAdminExt admin = admins.of(command);
+        for (Method method : admin.getClass().getMethods()) {
+            if (method.getName().equals("createAndUpdateSubscriptionGroupConfig")) {
+                Object group = method.getParameterTypes()[1].getConstructor().newInstance();
+                for (var setting : command.object("settings").entrySet()) {
+                    Settings.set(group, setting.getKey(), setting.getValue());
+                }
+                method.invoke(admin, command.text("broker"), group);
+                return null;
+            }
+        }
+        throw new IllegalStateException("this version makes groups in another way");
     }
 
     private static boolean hasRoute(DefaultMQAdminExt admin, String topic, String address)

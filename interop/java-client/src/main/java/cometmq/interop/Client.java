@@ -33,6 +33,8 @@ public final class Client {
         new PullConsumers().addTo(operations);
         new LitePullConsumers().addTo(operations);
         new Admins().addTo(operations);
+        new Transactions(lines).addTo(operations);
+        new Requests().addTo(operations);
     }
 
     public static void main(String[] args) throws IOException {

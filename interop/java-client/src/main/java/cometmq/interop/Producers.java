@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -35,13 +36,16 @@ final class Producers {
         operations.put("producer.sendAsync", this::sendAsync);
         operations.put("producer.sendOneway", this::sendOneway);
         operations.put("producer.sendBatch", this::sendBatch);
+        operations.put("producer.recall", command -> Recalls.recall(
+            producers.of(command), command.text("topic"), command.text("handle")));
         operations.put("stream.start", this::startStream);
         operations.put("stream.stop", command -> streams.remove(command).finish());
     }
 
     private Object start(Command command) throws Exception {
         DefaultMQProducer producer =
-            Settings.apply(command, new DefaultMQProducer(command.text("group")));
+            Settings.apply(command, new DefaultMQProducer(
+                command.text("group"), command.flag("traced"), null));
         producer.start();
         producers.put(command.name(), producer);
         return null;
@@ -56,12 +60,20 @@ final class Producers {
         DefaultMQProducer producer = producers.of(command);
         List<Object> results = new ArrayList<>();
         for (JsonObject wanted : command.objects("messages")) {
-            MessageQueue queue = queue(wanted);
-            Message message = message(wanted);
-            results.add(json(
-                queue == null ? producer.send(message) : producer.send(message, queue)));
+            results.add(json(sent(producer, wanted)));
         }
         return results;
+    }
+
+    private static SendResult sent(DefaultMQProducer producer, JsonObject wanted)
+        throws Exception {
+        Message message = message(wanted);
+        if (wanted.has("orderKey")) {
+            return producer.send(
+                message, new SelectMessageQueueByHash(), wanted.get("orderKey").getAsString());
+        }
+        MessageQueue queue = queue(wanted);
+        return queue == null ? producer.send(message) : producer.send(message, queue);
     }
 
     private Object sendAsync(Command command) throws Exception {
@@ -109,7 +121,7 @@ final class Producers {
         return json(producers.of(command).send(batch));
     }
 
-    private static Message message(JsonObject wanted) {
+    static Message message(JsonObject wanted) throws Exception {
         Message message = new Message(wanted.get("topic").getAsString(),
             Base64.getDecoder().decode(wanted.get("body").getAsString()));
         message.setFlag(wanted.get("flag").getAsInt());
@@ -123,6 +135,10 @@ final class Producers {
             : wanted.getAsJsonObject("properties").entrySet()) {
             message.putUserProperty(property.getKey(), property.getValue().getAsString());
         }
+        for (Map.Entry<String, JsonElement> setting
+            : wanted.getAsJsonObject("settings").entrySet()) {
+            Settings.set(message, setting.getKey(), setting.getValue());
+        }
         return message;
     }
 
@@ -130,7 +146,7 @@ final class Producers {
         return wanted.has("queue") ? Queues.from(wanted.getAsJsonObject("queue")) : null;
     }
 
-    private static Map<String, Object> json(SendResult sent) {
+    static Map<String, Object> json(SendResult sent) throws ReflectiveOperationException {
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("status", sent.getSendStatus().name());
         line.put("msgId", sent.getMsgId());
@@ -139,6 +155,7 @@ final class Producers {
         line.put("queueOffset", sent.getQueueOffset());
         line.put("regionId", sent.getRegionId());
         line.put("traceOn", sent.isTraceOn());
+        line.put("recallHandle", Recalls.handle(sent));
         return line;
     }
 

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -53,7 +54,9 @@ final class PullConsumers {
         long offset = command.number("offset");
         PullResult pulled = command.flag("block")
             ? consumer.pullBlockIfNotFound(command.queue(), expression, offset, max)
-            : consumer.pull(command.queue(), expression, offset, max);
+            : consumer.pull(command.queue(), command.flag("sql")
+                ? MessageSelector.bySql(expression) : MessageSelector.byTag(expression),
+                offset, max);
         Map<String, Object> line = new LinkedHashMap<>();
         line.put("status", pulled.getPullStatus().name());
         line.put("nextBeginOffset", pulled.getNextBeginOffset());

@@ -5,6 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -16,11 +17,13 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Commands of push consumers.
  *
  * <p>A message says itself how it is taken: with the property "fail" of n it is refused until it was
- * delivered n times.
+ * delivered n times; with "work" of n, a timed consumer takes so many milliseconds over it.
  */
 @SuppressWarnings("deprecation") // The way to a consumer's rebalance state is called internal.
 final class PushConsumers {
     private static final String FAIL = "fail";
+    private static final String WORK = "work";
+    private static final String HANDLED = ".handled";
     private static final int SHUTDOWN_WAIT_MS = 5_000;
 
     private final Lines lines;
@@ -63,15 +66,20 @@ final class PushConsumers {
     private final class Member {
         final DefaultMQPushConsumer consumer;
         private final String name;
+        private final boolean timed;
         private boolean held;
 
         Member(Command command) throws Exception {
             name = command.name();
             held = command.flag("held");
-            consumer = Settings.apply(command, new DefaultMQPushConsumer(command.text("group")));
+            timed = command.flag("timed");
+            consumer = Settings.apply(command, new DefaultMQPushConsumer(
+                command.text("group"), command.flag("traced"), null));
             // An orderly end persists offsets; it should not do so before listeners are done.
             consumer.setAwaitTerminationMillisWhenShutdown(SHUTDOWN_WAIT_MS);
-            consumer.subscribe(command.text("topic"), command.text("expression"));
+            String expression = command.text("expression");
+            consumer.subscribe(command.text("topic"), command.flag("sql")
+                ? MessageSelector.bySql(expression) : MessageSelector.byTag(expression));
             if (command.flag("orderly")) {
                 consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
                     take(messages) ? ConsumeOrderlyStatus.SUCCESS
@@ -85,15 +93,39 @@ final class PushConsumers {
 
         private boolean take(List<MessageExt> messages) {
             boolean taken = true;
+            long beganNs = System.nanoTime();
             for (MessageExt message : messages) {
                 Map<String, Object> content = new LinkedHashMap<>(MessageJson.full(message));
                 content.put("brokerName", message.getBrokerName());
+                content.put("receivedMs", System.currentTimeMillis());
+                content.put("beganNs", beganNs);
                 lines.event("message", name, content);
                 String fail = message.getUserProperty(FAIL);
                 taken &= fail == null || message.getReconsumeTimes() >= Integer.parseInt(fail);
             }
             waitWhileHeld();
+            if (timed) {
+                tellTimes(messages.get(0), beganNs, taken);
+            }
             return taken;
+        }
+
+        /** When the call began and ended, by the clock that all processes of a machine share. */
+        private void tellTimes(MessageExt message, long beganNs, boolean taken) {
+            work(message);
+            Map<String, Object> content = new LinkedHashMap<>(MessageJson.place(message));
+            content.put("beganNs", beganNs);
+            content.put("endedNs", System.nanoTime());
+            content.put("taken", taken);
+            lines.event("handled", name + HANDLED, content);
+        }
+
+        private void work(MessageExt message) {
+            try {
+                Thread.sleep(Long.parseLong(message.getUserProperty(WORK)));
+            } catch (InterruptedException ended) {
+                Thread.currentThread().interrupt();
+            }
         }
 
         private synchronized void waitWhileHeld() {

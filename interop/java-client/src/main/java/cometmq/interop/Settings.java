@@ -6,7 +6,7 @@ import java.util.Map;
 import org.apache.rocketmq.client.ClientConfig;
 
 /**
- * Sets a client's properties by their names.
+ * Sets properties of a client, a message or a group by their names.
  *
  * <p>By reflection, since the enums among their types moved to another package between versions.
  */
@@ -24,7 +24,7 @@ final class Settings {
         return client;
     }
 
-    private static void set(Object client, String name, JsonElement value) throws Exception {
+    static void set(Object client, String name, JsonElement value) throws Exception {
         String setter = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
         for (Method method : client.getClass().getMethods()) {
             if (method.getName().equals(setter) && method.getParameterCount() == 1) {

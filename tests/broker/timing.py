@@ -1,0 +1,54 @@
+"""What tests of timed messages share: sends with a time, arrivals, crashes of a broker."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cometmq.broker.broker import Broker
+from cometmq.broker.timers.timers import Timers
+from cometmq.protocol.command import Command
+from cometmq.protocol.message import StoredMessage
+
+from .brokers import TOPIC, Client
+
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
+
+
+def timers_of(broker: Broker) -> Timers:
+    assert broker._timed is not None
+    return broker._timed
+
+
+async def send_at(client: Client, due_ms: int, body: bytes = b"later", **how: Any) -> Command:
+    """Send a message that is due at a millisecond."""
+    properties = {"TIMER_DELIVER_MS": str(due_ms), "KEYS": body.decode()}
+    answer = await client.send(body=body, properties=properties, **how)
+    assert answer.code == 0, answer.remark
+    return answer
+
+
+async def arrived(client: Client, count: int, queue_id: int = 0) -> list[StoredMessage]:
+    """So many messages of the topic, however long they take to come."""
+    found: list[StoredMessage] = []
+    while len(found) < count:
+        found += await client.arrival(TOPIC, queue_id, len(found))
+    return found
+
+
+async def bodies(client: Client, queue_id: int = 0) -> list[bytes]:
+    """Everything that is in the topic now."""
+    return [message.body for message in await client.pulled(TOPIC, queue_id)]
+
+
+def crashed(running: Path, image: Path) -> Path:
+    """A copy of a running broker's store: what a kill at this moment would leave."""
+    shutil.copytree(running, image)
+    return image
+
+
+def twice(found: Iterable[bytes]) -> list[bytes]:
+    """What is there more than once."""
+    return [body for body, count in Counter(found).items() if count > 1]
