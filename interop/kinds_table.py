@@ -1,7 +1,7 @@
 """The table of message kinds in docs/compatibility.md.
 
-A test names the scenario it proves with `@pytest.mark.scenario(...)`, and what a system did beyond
-that with `record_property(DID, ...)`. `Recorder` writes the table if all scenarios ran against both
+A test names the scenario it proves with `@pytest.mark.scenario(...)`, and what RocketMQ did instead
+with `record_property(DID, ...)`. `Recorder` writes the table if all scenarios ran against both
 systems; it holds no times, so that the same results give the same table.
 """
 
@@ -22,8 +22,8 @@ DID = "did"
 COLUMNS = ("scenario", "CometMQ", "Apache RocketMQ 5.5.0")
 
 SCENARIOS = {
-    "levels": "delay levels: never early, in order within a level",
-    "times": "a delay of 1.5 s, or a moment to the millisecond: never early",
+    "levels": "delay levels: never early, soon after, in order within a level",
+    "times": "a delay of 1.5 s, or a moment to the millisecond: never early, soon after",
     "recall": "a delayed message taken back does not come; the others do",
     "decided": "transactions committed and rolled back by their producers",
     "asked": "a producer that does not know is asked until it does",
@@ -54,7 +54,7 @@ class _Outcome:
     def __str__(self) -> str:
         if self.failed:
             return f"**fails**: {self.failed[0]}"
-        return "; ".join(dict.fromkeys(["pass", *self.did]))
+        return ", ".join(dict.fromkeys(self.did)) or "pass"
 
 
 class Recorder:

@@ -20,6 +20,7 @@ import pytest
 from interop import systems
 from interop.java_bench import Bench, numbered, on_each_queue, sent_bodies, topic_is_known
 from interop.java_client import (
+    FAST_ROUTES,
     KINDS,
     NEWEST,
     ClientError,
@@ -27,6 +28,7 @@ from interop.java_client import (
     Kind,
     Message,
     Producer,
+    PullConsumer,
     PushConsumer,
     bodies,
     body,
@@ -129,7 +131,9 @@ def now_ms() -> int:
 
 
 @pytest.mark.scenario("levels")
-def test_messages_of_delay_levels_come_in_time_and_in_order(bench: Bench) -> None:
+def test_messages_of_delay_levels_come_in_time_and_in_order(
+    bench: Bench, record_property: Record
+) -> None:
     topic, group = bench.topic("Levels", 1), bench.name("group")
     levels = (1, 2, 3)
     with bench.push(group, topic) as consumer:
@@ -149,9 +153,7 @@ def test_messages_of_delay_levels_come_in_time_and_in_order(bench: Bench) -> Non
         assert bodies(of_level) == [b"%d-%d" % (level, number) for number in range(6)]
         delay_ms = DELAYS_S[level - 1] * 1000
         late_ms += [lateness_ms(m, m["bornTimestamp"] + delay_ms) for m in of_level]
-    print(f"late by ms: {late_ms}")
-    assert min(late_ms) >= 0
-    assert_prompt(bench, late_ms)
+    judge_promptness(bench, late_ms, record_property)
 
 
 @newest_client
@@ -174,16 +176,11 @@ def test_messages_with_times_of_their_own_come_in_time(
         lateness_ms(m, m["bornTimestamp"] + 1500 if text.startswith(b"delay") else moment_ms)
         for text, m in by_body.items()
     ]
-    print(f"late by ms: {late_ms}")
     assert sorted(by_body) == sorted(
         b"%b-%d" % (way, n) for way in (b"delay", b"moment") for n in range(5)
     )
     assert len(received) == 10
-    if is_comet(bench):
-        assert min(late_ms) >= 0
-        assert_prompt(bench, late_ms)
-    elif min(late_ms) < 0:
-        record_property(DID, "up to a second early")
+    judge_promptness(bench, late_ms, record_property)
 
 
 def in_queue_order(messages: Iterable[JsonObject]) -> list[JsonObject]:
@@ -195,10 +192,17 @@ def lateness_ms(message: JsonObject, due_ms: int) -> int:
     return int(message["receivedMs"]) - due_ms
 
 
-def assert_prompt(bench: Bench, late_ms: list[int]) -> None:
+def judge_promptness(bench: Bench, late_ms: list[int], record: Record) -> None:
+    print(f"late by ms: {late_ms}")
     # One message may wait for a busy machine, half of them do not.
+    is_prompt = statistics.median(late_ms) < LATE_MS_MAX
     if is_comet(bench):
-        assert statistics.median(late_ms) < LATE_MS_MAX
+        assert min(late_ms) >= 0
+        assert is_prompt
+    if min(late_ms) < 0:
+        record(DID, "some early")
+    if not is_prompt:
+        record(DID, f"later than {LATE_MS_MAX} ms")
 
 
 @newest_client
@@ -244,14 +248,16 @@ def test_transactions_end_as_their_producer_says(
         consumer.wait_for(5)
         # Everything decided before this has been delivered when it is.
         bench.producer.send(Message(topic, b"last"))
-        received = in_queue_order(consumer.wait_for_bodies([b"last"]))
+        received = {body(m): m for m in consumer.wait_for_bodies([b"last"])}
+        count = len(consumer.received())
 
     assert [result["state"] for result in results] == states
-    assert bodies(received) == [
-        *(b"%d-COMMIT_MESSAGE" % number for number in range(0, 10, 2)),
-        b"last",
-    ]
-    for result, message in zip(results[::2], received, strict=False):
+    # RocketMQ takes decisions as its threads come to them, so in any order.
+    committed = [b"%d-COMMIT_MESSAGE" % number for number in range(0, 10, 2)]
+    assert received.keys() == {*committed, b"last"}
+    assert count == len(received)
+    for text, result in zip(committed, results[::2], strict=True):
+        message = received[text]
         assert message["uniqKey"] == result["msgId"] == result["transactionId"]
         assert message["topic"] == topic
         properties = message["properties"]
@@ -595,15 +601,34 @@ def test_sql_expressions_choose_messages(bench: Bench) -> None:
     topic = bench.topic("Sql", 1)
     messages = with_properties(topic)
     bench.producer.send(*(message for message, _, _ in messages.values()))
-    (queue,) = bench.reader.queues(topic)
 
     wrong = {}
+    reader = sql_reader(bench, topic)
+    (queue,) = reader.queues(topic)
     for expression, fits in EXPRESSIONS.items():
-        pulled = bench.reader.pull(queue, 0, expression=expression, sql=True)
+        pulled = reader.pull(queue, 0, expression=expression, sql=True)
         wanted = [text for text, (_, a, place) in messages.items() if fits(a, place)]
         if bodies(pulled["messages"]) != wanted or pulled["nextBeginOffset"] != len(messages):
             wrong[expression] = (bodies(pulled["messages"]), wanted)
     assert not wrong
+
+
+def sql_reader(bench: Bench, topic: str) -> PullConsumer:
+    """A client sends no expression to a broker before that has answered its heartbeat."""
+    reader = PullConsumer(bench.client, bench.namesrv, bench.name("reader"), **FAST_ROUTES)
+    (queue,) = reader.queues(topic)
+
+    def may_send() -> bool:
+        try:
+            reader.pull(queue, 0, expression="TRUE", sql=True)
+        except ClientError as error:
+            if "does not upgrade" in error.text:
+                return False
+            raise
+        return True
+
+    wait_until(may_send, "the client knows the broker's version")
+    return reader
 
 
 @pytest.mark.scenario("sql")
@@ -735,8 +760,13 @@ def send_many(bench: Bench, messages: list[Message]) -> None:
         bench.producer.send_async(*messages[start : start + SEND_AT_ONCE])
 
 
-def kill_and_start_again(bench: Bench) -> None:
+def kill_amid(bench: Bench, topic: str, wanted: int) -> None:
+    """Kill the broker when a part of the messages is delivered, and start it again."""
+    wait_until(lambda: bench.reader.stored(topic) > wanted // 4, "a part is delivered")
+    delivered = bench.reader.stored(topic)
     bench.cluster.broker.kill()
+    print(f"killed when {delivered} of {wanted} were delivered")
+    assert delivered < wanted
     bench.cluster.broker.start()
 
 
@@ -763,7 +793,7 @@ def judge(bench: Bench, found: list[bytes], wanted: set[bytes], record: Record) 
     if is_comet(bench):
         assert counts == Counter(wanted)
     if twice:
-        record(DID, "some more than once")
+        record(DID, "none lost, some more than once")
     if unwanted:
         record(DID, "some that were rolled back")
 
@@ -795,8 +825,7 @@ def test_delayed_and_transactional_messages_outlive_a_killed_broker(
     with TransactionProducer(victim.client, victim.namesrv, "killed") as producer:
         send_many(victim, delayed)
         producer.send(*halves)
-        wait_until(lambda: victim.reader.stored(topic) > len(wanted) // 4, "a part is delivered")
-        kill_and_start_again(victim)
+        kill_amid(victim, topic, len(wanted))
         last = [
             with_settings(topic, b"last-%d" % level, delayTimeLevel=level)
             for level in range(1, len(DELAYS_LONG_S) + 1)
@@ -822,8 +851,7 @@ def test_messages_with_times_of_their_own_outlive_a_killed_broker(
     ]
     send_many(victim, delayed)
     last_ms = now_ms() + 15_000
-    wait_until(lambda: victim.reader.stored(topic) > DELAYED // 4, "a part is delivered")
-    kill_and_start_again(victim)
+    kill_amid(victim, topic, DELAYED)
     last_ms = max(last_ms, now_ms() + 3000)
     victim.producer.send(with_settings(topic, b"last", deliverTimeMs=last_ms))
     wanted = {*sent_bodies(delayed), b"last"}

@@ -153,8 +153,7 @@ class FullDisk(Disk):
 
 
 def context_of(broker: Broker) -> Context:
-    assert broker._context is not None
-    return broker._context
+    return broker.parts.context
 
 
 class Client:

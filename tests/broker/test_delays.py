@@ -39,8 +39,7 @@ def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def delays_of(broker: Broker) -> Delays:
-    assert broker._delays is not None
-    return broker._delays
+    return broker.parts.delays
 
 
 def progress_in(root: Path) -> dict[str, int]:

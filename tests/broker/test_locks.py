@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cometmq.broker import broker as broker_module
 from cometmq.broker import locks as locks_module
+from cometmq.broker import parts as parts_module
 from cometmq.broker.locks import LOCK_MS, QueueLocks
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.message_queue import MessageQueue
@@ -66,7 +66,7 @@ async def test_only_who_holds_a_lock_can_give_it_back(tmp_path: Path) -> None:
 async def test_a_lock_that_nobody_renews_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_module, "CLIENT_SCAN_INTERVAL_S", 0.01)
+    monkeypatch.setattr(parts_module, "CLIENT_SCAN_INTERVAL_S", 0.01)
     clock = ManualClock()
     async with serving(tmp_path, clock=clock) as broker:
         client = await Client.to(broker)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cometmq.broker import broker as broker_module
 from cometmq.broker import clients as clients_module
+from cometmq.broker import parts as parts_module
 from cometmq.broker import sessions as sessions_module
 from cometmq.broker.broker import Broker
 from cometmq.protocol.codes import Language, ResponseCode
@@ -246,7 +246,7 @@ async def test_a_farewell_of_a_stranger_changes_nothing(tmp_path: Path) -> None:
 async def test_who_is_silent_for_long_is_taken_for_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_module, "CLIENT_SCAN_INTERVAL_S", 0.01)
+    monkeypatch.setattr(parts_module, "CLIENT_SCAN_INTERVAL_S", 0.01)
     clock = ManualClock()
     async with serving(tmp_path, clock=clock) as broker:
         living, silent = await joined(broker, "living", "silent")

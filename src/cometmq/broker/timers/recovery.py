@@ -143,15 +143,19 @@ def rebuild(
 ) -> Recovered:
     """Empty files; all messages of the queue are to be taken in again, less those that are marked
     and those that `progress` covers."""
-    files.close()
-    files.create()
+    low, high = _bounds(store)
+    version = version.next(progress.due_ms)
+    unusable = Checkpoint(
+        second_ms=progress.due_ms // PRECISION_MS * PRECISION_MS, timer_log_end=REBUILDING,
+        queue_offset=low, version=version, progress=progress,
+    )  # fmt: skip
+    files.give_up(unusable, store)
     delivered, settled_ms = _delivered(store, progress)
     for waits in _queue(store):
         if is_rolled(waits):
             origin = store.message_at(waits.prepared_transaction_offset)
             if origin is not None and origin.topic == TIMER_TOPIC:
                 delivered.add(origin.queue_offset)
-    low, high = _bounds(store)
     return Recovered(
         progress=progress, queue_offset=low, complete_at=high, delivered=delivered,
         settled_ms=settled_ms, version=version,
@@ -183,6 +187,8 @@ def _take_over(
     end = files.log.start
     for position, _ in files.log.scan(end, _END, foreign=True):
         end = position + ENTRY_BYTES
+    if end < theirs.timer_log_end:
+        raise DamagedTimers(f"the timer log ends at {end}, not at {theirs.timer_log_end}")
     files.log.cut(end)
     queue_offset, taken, entries = theirs.queue_offset, Marks(low, high), 0
     for _, entry in files.log.scan(files.log.start, end, foreign=True):

@@ -76,10 +76,10 @@ class TimerLog:
         self._chain.load(may_be_short=True)
 
     def clear(self) -> None:
-        """Delete everything and begin anew."""
+        """Delete everything, whatever it is, and begin anew."""
         self._chain.close()
-        self._chain.load(may_be_short=True)
-        self._chain.remove_from(0)
+        for path in sorted(self._chain.directory.glob("[0-9]*"), reverse=True):
+            path.unlink()
         self.end = self._synced = 0
 
     def close(self) -> None:
