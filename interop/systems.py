@@ -1,7 +1,8 @@
 """The two systems that every client scenario runs against: CometMQ, and the real thing.
 
 A scenario that passes against CometMQ alone could simply be wrong; the real Apache RocketMQ is the
-judge of the suite itself. `COMETMQ_INTEROP_SYSTEMS=cometmq` (or `rocketmq`) runs one of them.
+judge of the suite itself, in the full set. `COMETMQ_INTEROP_SYSTEMS=cometmq` (or `rocketmq`, or
+both with a comma) chooses.
 """
 
 from __future__ import annotations
@@ -51,9 +52,15 @@ SYSTEMS = {
 }
 
 
+IS_SHORT = os.environ.get("COMETMQ_INTEROP_SET", "full") == "short"
+
+
 def chosen() -> list[System]:
-    names = os.environ.get("COMETMQ_INTEROP_SYSTEMS") or ",".join(SYSTEMS)
-    return [SYSTEMS[name] for name in names.split(",")]
+    """Both; in the short set CometMQ alone, since the suite has been judged in the full one."""
+    names = os.environ.get("COMETMQ_INTEROP_SYSTEMS")
+    if names:
+        return [SYSTEMS[name] for name in names.split(",")]
+    return [SYSTEMS["cometmq"]] if IS_SHORT else list(SYSTEMS.values())
 
 
 @contextmanager

@@ -29,10 +29,11 @@ from cometmq.protocol.host import Host
 from cometmq.protocol.record import iter_records
 from cometmq.transport.connection import Connection
 from cometmq.transport.dial import connect
+from interop import systems
 from interop.comet import Broker, NameServer
 from interop.rocketmq import ConfigValue
 
-SHORT = os.environ.get("COMETMQ_INTEROP_SET", "full") == "short"
+SHORT = systems.IS_SHORT
 FRAMES = 50_000 if SHORT else 1_000_000
 WARM_UP_FRAMES = 10_000
 SEED = int(os.environ.get("COMETMQ_FUZZ_SEED") or random.SystemRandom().randrange(10**9))

@@ -25,9 +25,10 @@ from cometmq.protocol.scan import split_queue_key
 from cometmq.store.config import MIB, StoreConfig
 from cometmq.store.config_file import ConfigFile
 from cometmq.store.message_store import MessageStore
+from interop import systems
 from interop.rocketmq import Broker, JsonObject, NameServer, Peer, free_port, peer
 
-MESSAGES = 40_000 if os.environ.get("COMETMQ_INTEROP_SET") == "short" else 200_000
+MESSAGES = 40_000 if systems.IS_SHORT else 200_000
 TOPICS = ("TradeOrders", "TradePayments", "TradeAudit")
 QUEUES = 8
 LOG_FILE_BYTES = 16 * MIB
