@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from cometmq.store.config import StoreConfig
 from cometmq.store.errors import DiskFull
 from cometmq.store.message_store import MessageStore
 
@@ -43,7 +44,7 @@ def main(mount_point: Path) -> None:
     time.sleep(1.1)
     assert fill_until_refused(store, stored) > stored + 1000
     store.close()
-    assert len(served_after_restart(config.root, config.commit_log_file_bytes)) > stored + 1000
+    assert len(served_after_restart(config)) > stored + 1000
     sys.stdout.write("ok\n")
 
 
@@ -68,8 +69,8 @@ def refused_again(store: MessageStore) -> None:
     raise AssertionError("a full disk took a message")
 
 
-def served_after_restart(root: Path, file_bytes: int) -> list[int]:
-    store = MessageStore(small_config(root, commit_log_file_bytes=file_bytes))
+def served_after_restart(config: StoreConfig) -> list[int]:
+    store = MessageStore(config)
     store.open()
     numbers = served_numbers(store)
     assert numbers == list(range(len(numbers)))

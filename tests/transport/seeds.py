@@ -223,6 +223,10 @@ SEEDS: tuple[Seed, ...] = (
     Seed(Code.SEND_BATCH_MESSAGE, {**_LETTERS, "m": "true"}, _batch(b"one", b"two", b"three")),
     Seed(Code.SEND_MESSAGE_V2, _HALF, b"half"),
     Seed(Code.END_TRANSACTION, _TRANSACTION),
+    Seed(Code.RECALL_MESSAGE, {
+        "topic": "FuzzA", "producerGroup": "fuzz-producer",
+        "recallHandle": "djEgRnV6ekEgYnJva2VyLWEgMTc5NDgxOTk1NDk5MiBBQkNE",
+    }),
     Seed(Code.CHECK_TRANSACTION_STATE, _TRANSACTION),
     Seed(Code.SEND_REPLY_MESSAGE, {**_NAMED, "properties": _REPLY_PROPERTIES}, b"reply"),
     Seed(Code.SEND_REPLY_MESSAGE_V2, {**_LETTERS, "i": _REPLY_PROPERTIES}, b"reply"),
