@@ -1,6 +1,7 @@
 """Messages come back as they were put in, by every way there is to ask for them."""
 
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from cometmq.protocol.layout import BLANK_MAGIC
 from cometmq.protocol.message import Message
 from cometmq.protocol.message_id import offset_id, parse_offset_id
 from cometmq.protocol.record import iter_records
-from cometmq.store.errors import MessageTooLarge, StoreClosed, StoreLocked
+from cometmq.store.disk import Disk
+from cometmq.store.errors import MessageTooLarge, StoreClosed, StoreLocked, TooManyQueues
 from cometmq.store.message_store import MessageStore
 from cometmq.store.reading import Boundary, ReadStatus
 from cometmq.testing.clock import ManualClock
@@ -314,3 +316,20 @@ def test_an_illegal_message_in_a_batch_leaves_those_before_it(open_store: OpenSt
 def test_a_negative_queue_is_refused(open_store: OpenStore) -> None:
     with pytest.raises(IllegalMessage, match="queue -1 of t"):
         open_store().append(Message("t", -1, b"x"))
+
+
+class FewFiles(Disk):
+    """A disk of a process that may have only so many files open."""
+
+    def files_allowed(self) -> int:
+        return 16
+
+
+def test_a_new_queue_is_refused_when_files_run_out_and_others_go_on(tmp_path: Path) -> None:
+    with MessageStore(small_config(tmp_path), disk=FewFiles()) as store:
+        for queue_id in range(4):
+            store.put(Message("orders", queue_id, b"first"))
+        with pytest.raises(TooManyQueues, match="ulimit -n"):
+            store.append(Message("orders", 4, b"one too many"))
+        store.put(Message("orders", 3, b"second"))
+        assert [store.max_offset("orders", queue_id) for queue_id in range(5)] == [1, 1, 1, 2, 0]

@@ -34,6 +34,12 @@ class ConsumeQueues:
             else:
                 log.warning("%s is no queue of ours and left alone", directory)
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether another queue may be opened. Each takes two of the files that this process may
+        have, and half of those are for connections."""
+        return len(self._queues) < self._disk.files_allowed() // 4
+
     def get(self, key: bytes) -> ConsumeQueue | None:
         return self._queues.get(key)
 

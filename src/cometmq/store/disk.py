@@ -8,13 +8,19 @@ import os
 import shutil
 from pathlib import Path
 
+from cometmq.files import files_allowed
+
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether an error says that there is no space: the one kind that passes by itself."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Whether an error says that there is no space, or that no more files may be open: the kinds
+    that pass by themselves, and that come before anything was written."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class Disk:
+    def files_allowed(self) -> int:
+        return files_allowed()
+
     def create(self, path: Path, size: int, reserved: int) -> int:
         """A new file of `size` bytes, of which the first `reserved` have their blocks.
 

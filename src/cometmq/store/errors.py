@@ -29,6 +29,10 @@ class DiskFull(AppendRefused):
     """No space for messages. Reads go on; sends resume by themselves when there is space."""
 
 
+class TooManyQueues(AppendRefused):
+    """A message for a new queue, where no more files may be open. Others go on."""
+
+
 class StoreFailed(AppendRefused):
     """Data could not be made durable. Nothing more is acknowledged until a restart."""
 

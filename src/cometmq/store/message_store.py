@@ -26,7 +26,14 @@ from .config import FlushMode, StoreConfig
 from .consume_queues import ConsumeQueues
 from .disk import Disk
 from .dispatcher import Dispatcher
-from .errors import DiskFull, MessageTooLarge, StoreClosed, StoreFailed, StoreMismatch
+from .errors import (
+    DiskFull,
+    MessageTooLarge,
+    StoreClosed,
+    StoreFailed,
+    StoreMismatch,
+    TooManyQueues,
+)
 from .flusher import Flusher
 from .keeper import Keeper
 from .key_index import KeyIndex
@@ -213,6 +220,11 @@ class MessageStore:
         key = (message.topic, message.queue_id)
         if key not in self._next_offsets:
             queue = self.queues.get(queue_key(check_topic(message.topic), message.queue_id))
+            if queue is None and not self.queues.may_grow:
+                raise TooManyQueues(
+                    f"{len(self.queues)} queues are open, and no file for another one: raise the "
+                    "limit of open files (ulimit -n)"
+                )
             self._next_offsets[key] = queue.max_offset if queue is not None else 0
             return
         try:

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import ssl
-import sys
 from collections.abc import Callable
 
+from cometmq.files import files_allowed
 from cometmq.protocol.host import Host
 
 from .connection import Connection, Handlers
@@ -107,14 +107,6 @@ class Server:
                 log.info("%s closed: idle for %g s", connection.peer, self._limits.idle_s)
                 connection.abort()
         self._sweeping = loop.call_later(self._limits.idle_s / 12, self._sweep)
-
-
-def files_allowed() -> int:
-    """How many files and connections this process may have open."""
-    import resource
-
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return allowed if allowed != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _backlog() -> int:
