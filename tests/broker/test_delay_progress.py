@@ -70,7 +70,7 @@ async def test_crashes_amid_deliveries_neither_lose_nor_double(tmp_path: Path) -
         clock.advance(1000)
         if n % 2:
             await all_delivered(broker, 1)
-        image = crashed(root, tmp_path / str(next(numbers)))
+        image = await crashed(broker, tmp_path / str(next(numbers)))
         await broker.stop()
         root, broker = image, broker_of(image, **how)
         await broker.start()
@@ -99,7 +99,7 @@ async def test_saved_progress_is_a_start_and_the_log_the_truth(tmp_path: Path, f
         clock.advance(1000)
         await all_delivered(broker, 1)
         await send(client, b"5", 1)
-        image = crashed(running, tmp_path / "image")
+        image = await crashed(broker, tmp_path / "image")
     saved = json.loads((image / "config/delayOffset.json").read_bytes())
     assert saved["offsetTable"]["1"] == 1
     if file == "lost":

@@ -211,6 +211,28 @@ async def test_what_is_written_anew_can_be_recalled(tmp_path: Path) -> None:
 
 
 @bounded
+async def test_a_recall_holds_when_all_of_it_is_overdue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Message and recall were to be written anew and to be due, all while the broker was away."""
+    monkeypatch.setattr(timers_module, "TAKE_IN_BATCH", 1)
+    clock = ManualClock()
+    how = {"clock": clock, "timerRollWindowSlot": 600, **ON}
+    async with serving(tmp_path, **how) as broker:
+        client = await Client.to(broker)
+        due_ms = clock.now_ms() + HOUR_MS
+        sent = [await send_at(client, due_ms + n % 2, b"%d" % n) for n in range(20)]
+        clock.advance(120 * SECOND_MS)
+        for answer in sent[::2]:
+            assert (await recall(client, handle_of(answer))).code == 0
+    clock.advance(2 * HOUR_MS)
+    async with serving(tmp_path, **how) as broker:
+        client, timers = await Client.to(broker), timers_of(broker)
+        await until(lambda: timers.behind == 0 and timers._due_ms == clock.now_ms())
+        assert await bodies(client) == [b"%d" % n for n in range(1, 20, 2)]
+
+
+@bounded
 async def test_a_recall_survives_a_restart_and_a_crash(tmp_path: Path) -> None:
     clock = ManualClock()
     running = tmp_path / "running"
@@ -222,7 +244,7 @@ async def test_a_recall_survives_a_restart_and_a_crash(tmp_path: Path) -> None:
     async with serving(running, clock=clock, **ON) as broker:
         client = await Client.to(broker)
         assert (await recall(client, handle_of(sent[1]))).code == 0
-        image = crashed(running, tmp_path / "image")
+        image = await crashed(broker, tmp_path / "image")
     clock.advance(HOUR_MS)
     async with serving(image, clock=clock) as broker:
         client = await Client.to(broker)

@@ -318,6 +318,30 @@ def test_a_second_too_large_for_memory_is_handed_out_part_by_part(
     assert found == sorted(entries)
 
 
+def test_what_joins_a_second_that_is_read_in_parts_comes_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cometmq.broker.timers.due_slot.ENTRIES_MAX", 2)
+    slot = DueSlot(1, 0)
+    for position, millisecond in ((400, 900), (300, 800), (200, 700), (100, 600)):
+        slot.add_older(millisecond, position)
+    for _ in range(2):
+        slot.pop()
+        slot.head()
+    assert slot.head() is None
+    rest = slot.rest(400)
+    assert rest is not None
+    rest.add_newer(750, 500)  # Before what is yet to be read.
+    rest.add_older(900, 400)
+    rest.add_older(800, 300)
+    rest.add_older(700, 200)  # Delivered already.
+    found = []
+    while (head := rest.head()) is not None:
+        found.append(head)
+        rest.pop()
+    assert found == [(750, 500), (800, 300), (900, 400)]
+
+
 def test_marks_are_of_their_queue_only() -> None:
     marks = Marks(100, 120)
     assert [marks.add(offset) for offset in (100, 119, 119, 99, 120)] == [True, True, *[False] * 3]

@@ -114,7 +114,7 @@ async def test_a_crash_in_the_midst_of_deliveries_neither_loses_nor_doubles(
             await send_at(await Client.to(broker), clock.now_ms() + 5 * SECOND_MS, b"more %d" % n)
         clock.advance(SECOND_MS)
         await (until(caught_up(broker, clock)) if n % 2 else asyncio.sleep(0.003))
-        image = crashed(root, tmp_path / str(next(numbers)))
+        image = await crashed(broker, tmp_path / str(next(numbers)))
         await broker.stop()
         root, broker = image, broker_of(image, clock=clock)
         await broker.start()
@@ -159,7 +159,7 @@ async def test_a_crash_in_the_midst_of_a_save_neither_loses_nor_doubles(
         await until(caught_up(broker, clock))
         done.clear()
         await until(lambda: len(done) > 1)
-        image = crashed(running, tmp_path / "image")
+        image = await crashed(broker, tmp_path / "image")
         monkeypatch.undo()
 
     monkeypatch.setattr(timers_module, "LOOK_INTERVAL_S", 0.01)
@@ -361,7 +361,7 @@ async def test_a_sync_that_fails_is_told_and_nothing_is_lost(tmp_path: Path) -> 
     await send_some(client, clock, 20)
     await until(lambda: failures)
     assert "the timer wheel could not be made durable" in str(failures[0])
-    image = crashed(running, tmp_path / "image")
+    image = await crashed(broker, tmp_path / "image")
     disk.failing = False
     await broker.stop()
 
@@ -426,12 +426,12 @@ async def test_the_topic_of_others_is_left_alone(tmp_path: Path) -> None:
         forged = waiting.property_map() | {"UNIQ_KEY": "another"}
         assert (await client.send(body=b"forged", properties=forged)).code == 0
         assert answer.text_fields()["queueOffset"] == "0"
-        image = crashed(running, tmp_path / "image")
+        image = await crashed(broker, tmp_path / "image")
     clock.advance(HOUR_MS)
     async with serving(image, clock=clock) as broker:
         client = await Client.to(broker)
         await arrived(client, 2)
-        image = crashed(image, tmp_path / "second")
+        image = await crashed(broker, tmp_path / "second")
     async with serving(image, clock=clock) as broker:
         client = await Client.to(broker)
         await until(caught_up(broker, clock))

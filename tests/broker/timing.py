@@ -11,7 +11,7 @@ from cometmq.broker.timers.timers import Timers
 from cometmq.protocol.command import Command
 from cometmq.protocol.message import StoredMessage
 
-from .brokers import TOPIC, Client
+from .brokers import TOPIC, Client, context_of, until
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
@@ -44,9 +44,16 @@ async def bodies(client: Client, queue_id: int = 0) -> list[bytes]:
     return [message.body for message in await client.pulled(TOPIC, queue_id)]
 
 
-def crashed(running: Path, image: Path) -> Path:
-    """A copy of a running broker's store: what a kill at this moment would leave."""
-    shutil.copytree(running, image)
+async def crashed(broker: Broker, image: Path) -> Path:
+    """A copy of a running broker's store: what a kill at this moment would leave.
+
+    Not in the midst of a save: files are copied one after the other, and no kill would leave a
+    new checkpoint beside an old wheel.
+    """
+    timers = timers_of(broker)
+    await until(lambda: timers._saving is None)
+    root = context_of(broker).store.config.root
+    shutil.copytree(root, image, ignore=shutil.ignore_patterns("*.tmp"))
     return image
 
 

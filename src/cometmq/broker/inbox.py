@@ -45,9 +45,9 @@ class Inbox:
         may be acknowledged. Refusal if not."""
         return self._append(messages, [self._waiting(m) for m in messages], settled)
 
-    def put_due(self, message: Message, settled: Settled) -> None:
+    def put_due(self, message: Message, settled: Settled) -> list[Appended]:
         """The same for a message whose delay is over."""
-        self._append([message], [message], settled)
+        return self._append([message], [message], settled)
 
     def put_decision(self, message: Message | None, record: Message, settled: Settled) -> None:
         """The end of a transaction: its message, if it is committed, and the record of it, one

@@ -41,19 +41,18 @@ class DueSlot:
 
     def add_older(self, millisecond: int, position: int) -> None:
         """An entry that stands in the log before all of the same millisecond."""
-        if self._takes(millisecond, position):
+        if (millisecond, position) >= self._start and self._has_room_for(millisecond, position):
             self._of(millisecond).appendleft(position)
             self._grown()
 
     def add_newer(self, millisecond: int, position: int) -> None:
-        """An entry that stands behind all."""
-        if self._takes(millisecond, position):
+        """An entry that stands behind all; it may be due before some that wait to be read."""
+        if self._has_room_for(millisecond, position):
             self._of(millisecond).append(position)
             self._grown()
 
-    def _takes(self, millisecond: int, position: int) -> bool:
-        key = (millisecond, position)
-        return key >= self._start and (self._left_out is None or key < self._left_out)
+    def _has_room_for(self, millisecond: int, position: int) -> bool:
+        return self._left_out is None or (millisecond, position) < self._left_out
 
     def _of(self, millisecond: int) -> deque[int]:
         positions = self._positions.get(millisecond)

@@ -54,7 +54,7 @@ class Recalls:
         except IllegalMessage as error:
             raise _illegal(str(error)) from None
         (placed,) = self._inbox.put([record], settled)
-        timers.await_recall(placed.queue_offset)
+        timers.await_offset(placed.queue_offset)
         return None
 
     def _checked(self, fields: RecallFields) -> tuple[RecallHandle, Timers]:

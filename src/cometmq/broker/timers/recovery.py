@@ -85,6 +85,8 @@ def _go_on(
     store: MessageStore, files: TimerFiles, checkpoint: Checkpoint, progress: Progress
 ) -> Recovered:
     low, high = _bounds(store)
+    if checkpoint.timer_log_end == REBUILDING:
+        raise DamagedTimers("the last broker ended before it was complete")
     if store.appended.value < progress.log_offset or high < checkpoint.queue_offset:
         raise DamagedTimers("the log lacks messages that were durable once")
     files.open()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from cometmq.protocol.codes import ResponseCode
-from cometmq.protocol.message import StoredMessage
+from cometmq.protocol.message import Message, StoredMessage
 from cometmq.protocol.record import iter_records
 from cometmq.protocol.scan import queue_key
 from cometmq.store.disk import Disk, is_disk_full
@@ -151,8 +151,9 @@ class Timers:
         slot = self._files.wheel.slot(due_ms // PRECISION_MS) if self._files.exist else None
         return slot is None or slot.recalls < RECALLS_PER_SECOND_MAX
 
-    def await_recall(self, queue_offset: int) -> None:
-        """A recall stands at this offset of the queue: deliver nothing before it is known."""
+    def await_offset(self, queue_offset: int) -> None:
+        """A recall, or what was written anew, stands at this offset of the queue: deliver nothing
+        that is due later before it is known."""
         self._await_offset = max(self._await_offset, queue_offset + 1)
 
     # -- clockwork -------------------------------------------------------------------------------
@@ -333,21 +334,20 @@ class Timers:
         if not self._files.exist:
             self._advance(now_ms)
             return False
-        if self._queue_offset < self._await_offset and not self._far_behind(now_ms):
+        if self._awaits_more(now_ms):
             return False
         for _ in range(DELIVER_BATCH):
             slot = self._slots.get(self._due_ms // PRECISION_MS)
-            if slot is None or not slot.is_read:
+            if slot is None or not slot.is_read or self._take_rest(slot):
                 return True
             head = slot.head()
-            if head is None:
+            head_ms = slot.second * PRECISION_MS + head[0] if head is not None else now_ms + 1
+            if head_ms != self._due_ms and self._awaits_more(now_ms):
+                return False
+            if head is None or head_ms > now_ms:
                 if not self._pass(slot, now_ms):
                     return False
                 continue
-            head_ms = slot.second * PRECISION_MS + head[0]
-            if head_ms > now_ms:
-                self._advance(now_ms)
-                return False
             self._advance(head_ms)
             if not self._hand_out(slot, head[1]):
                 self._retry = True
@@ -355,14 +355,20 @@ class Timers:
             slot.pop()
         return True
 
+    def _awaits_more(self, now_ms: int) -> bool:
+        return self._queue_offset < self._await_offset and not self._far_behind(now_ms)
+
+    def _take_rest(self, slot: DueSlot) -> bool:
+        """Go on with what of a second there was no room for; False when that is nothing."""
+        rest = slot.rest(self._files.newest(slot.second)) if slot.head() is None else None
+        if rest is None:
+            return False
+        rest.recalled = slot.recalled
+        self._slots[slot.second] = rest
+        return True
+
     def _pass(self, slot: DueSlot, now_ms: int) -> bool:
-        """Nothing is left of a second: go on with what there was no room for, or with the next
-        one; False when that has not begun."""
-        rest = slot.rest(self._files.newest(slot.second))
-        if rest is not None:
-            rest.recalled = slot.recalled
-            self._slots[slot.second] = rest
-            return True
+        """Nothing of a second is due: go on with the next one; False when that has not begun."""
         now = now_ms // PRECISION_MS
         if now <= slot.second:
             self._advance(now_ms)
@@ -402,22 +408,25 @@ class Timers:
             return True
         now_ms = self._clock.now_ms()
         if entry.kind & ROLL:
-            copy = rolled(waits, entry.written_ms, now_ms)
-        elif self._is_recalled(slot, waits):
+            return self._put(rolled(waits, entry.written_ms, now_ms))
+        if self._is_recalled(slot, waits):
             return True
-        else:
-            found = delivered(waits, entry.written_ms, now_ms)
-            if found is None:
-                log.error("a timed message without its real topic: offset %d", waits.queue_offset)
-                return True
-            copy = found
+        copy = delivered(waits, entry.written_ms, now_ms)
+        if copy is None:
+            log.error("a timed message without its real topic: offset %d", waits.queue_offset)
+            return True
+        return self._put(copy)
+
+    def _put(self, copy: Message) -> bool:
         try:
-            self._inbox.put_due(copy, _told)
+            (placed,) = self._inbox.put_due(copy, _told)
         except Refusal as refusal:
             log.error("a timed message for %s must wait: %s", copy.topic, refusal)
             # What can never be stored must not hold up the others.
             return refusal.response.code == ResponseCode.MESSAGE_ILLEGAL
         self._handed_out += 1
+        if copy.topic == TIMER_TOPIC:
+            self.await_offset(placed.queue_offset)
         return True
 
     def _is_recalled(self, slot: DueSlot, waits: StoredMessage) -> bool:
