@@ -23,7 +23,7 @@ from cometmq.store.message_store import MessageStore
 from cometmq.testing.clock import ManualClock
 from cometmq.testing.disk import FailingDisk, PowerCutDisk
 
-from .brokers import TOPIC, Client, bounded, broker_of, context_of, serving, until
+from .brokers import TOPIC, Client, FullDisk, bounded, broker_of, context_of, serving, until
 from .timing import (
     DAY_MS,
     HOUR_MS,
@@ -319,6 +319,40 @@ async def test_damage_that_shows_while_it_runs_is_repaired_while_it_runs(tmp_pat
         await arrived(client, 80)
         await until(caught_up(broker, clock))
         assert await bodies(client) == expected(80)
+
+
+@pytest.mark.parametrize("when", ["at the start", "while it runs"])
+@bounded
+async def test_a_full_disk_only_puts_the_repair_off(tmp_path: Path, when: str) -> None:
+    class NoRoomForTimers(FullDisk):
+        def create(self, path: Path, size: int, reserved: int) -> int:
+            if path.name == "timerwheel":
+                return super().create(path, size, reserved)
+            return Disk.create(self, path, size, reserved)
+
+    clock, disk = ManualClock(), NoRoomForTimers()
+    async with serving(tmp_path, clock=clock, disk=disk) as broker:
+        await send_some(await Client.to(broker), clock, 40)
+        await until(caught_up(broker, clock))
+        if when == "while it runs":
+            disk.full = True
+            overwrite(first_log_file(tmp_path), 0, bytes(40 * ENTRY_BYTES))
+            clock.advance(4 * SECOND_MS)
+            await until(lambda: not timers_of(broker)._files.exist)
+    if when == "at the start":
+        (tmp_path / "timerwheel").unlink()
+        disk.full = True
+    async with serving(tmp_path, clock=clock, disk=disk) as broker:
+        client = await Client.to(broker)
+        clock.advance(HOUR_MS)
+        await send_at(client, clock.now_ms() + SECOND_MS, b"last")
+        await asyncio.sleep(0.05)
+        assert await bodies(client) == []
+        disk.full = False
+        await arrived(client, 40)
+        clock.advance(SECOND_MS)
+        await until(caught_up(broker, clock))
+        assert await bodies(client) == [*expected(40), b"last"]
 
 
 @bounded

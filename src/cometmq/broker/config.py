@@ -165,6 +165,7 @@ class BrokerConfig:
     client_expiry_ms: int = setting(
         "channelExpiredTimeout", 120_000, "silence after which a client is forgotten", live=True
     )
+    tls_to_name_servers: bool = setting("useTLS", False, "speak TLS to NameServers")
     tls_mode: TlsMode = setting("tls.server.mode", TlsMode.PERMISSIVE, "whether TLS is spoken")
     tls_certificate: Path | None = setting("tls.server.certPath", None, "certificate chain, PEM")
     tls_key: Path | None = setting("tls.server.keyPath", None, "its private key, PEM")

@@ -20,6 +20,7 @@ from cometmq.protocol.registration import (
 from cometmq.transport.connection import Connection
 from cometmq.transport.dial import connect
 from cometmq.transport.errors import TransportError
+from cometmq.transport.tls import client_context
 
 from .context import Context
 
@@ -136,7 +137,11 @@ class _NameServer:
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:
-            self._connection = await connect(self._address, on_close=self._closed)
+            self._connection = await connect(
+                self._address,
+                tls=client_context() if self._context.config.tls_to_name_servers else None,
+                on_close=self._closed,
+            )
         return self._connection
 
     def _closed(self, _: Connection) -> None:

@@ -85,6 +85,8 @@ class Timers:
         self._is_soon = False
         self._retry = False
         self._running = False
+        self._recovery: Callable[[], recovery.Recovered] | None = None
+        """How to find out where to go on; None when that is known."""
         nothing = Progress(0, 0, 0)
         self._go_on_from(
             recovery.Recovered(progress=nothing, queue_offset=0, delivered=Marks(0, 0))
@@ -93,9 +95,20 @@ class Timers:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._go_on_from(recovery.recover(self._store, self._files, self._clock.now_ms()))
         self._running = True
+        self._recovery = lambda: recovery.recover(self._store, self._files, self._clock.now_ms())
+        self._recover()
         self._plan(0)
+
+    def _recover(self) -> None:
+        """Find out where to go on, if that is to be found out; on a full disk it is later."""
+        if self._recovery is None or self._saving is not None:
+            return
+        try:
+            self._go_on_from(self._recovery())
+            self._recovery = None
+        except OSError as error:
+            log.error("the timer wheel cannot be opened, timed messages wait: %s", error)
 
     def _go_on_from(self, found: recovery.Recovered) -> None:
         self._progress = self._floor = found.progress
@@ -108,6 +121,7 @@ class Timers:
         self._version = found.version
         self._entries_left = 0
         self._slots.clear()
+        self._recalled_before = set()
         self._saved = ()
         self._await_offset = self._store.max_offset(TIMER_TOPIC, 0)
 
@@ -170,17 +184,27 @@ class Timers:
         self._timer, self._is_soon, self._retry = None, False, False
         wait_s = RETRY_S
         try:
-            more = self._take_in()
-            more = self._read_on() or more
-            more = self._deliver() or more
-            if self._files.wheel.changes >= CHANGES_MAX // 2:
-                self.save_soon()
-            if not self._retry:
-                wait_s = 0 if more else self._idle_s()
+            self._recover()
+            if self._recovery is None:
+                more = self._work()
+                wait_s = RETRY_S if self._retry else 0 if more else self._idle_s()
         except DamagedTimers as error:
-            self._rebuild(error)
+            log.error("the timer wheel is made anew: %s", error)
+            self._recovery = lambda: recovery.rebuild(
+                self._store, self._files, self._progress, self._version
+            )
+            wait_s = 0
         finally:
             self._plan(wait_s)
+
+    def _work(self) -> bool:
+        """Some of everything; whether there is more."""
+        more = self._take_in()
+        more = self._read_on() or more
+        more = self._deliver() or more
+        if self._files.wheel.changes >= CHANGES_MAX // 2:
+            self.save_soon()
+        return more
 
     def _idle_s(self) -> float:
         """How long there is nothing to do."""
@@ -192,12 +216,6 @@ class Timers:
         if head is not None:
             next_ms = second * PRECISION_MS + head[0]
         return min(max(next_ms - now_ms, 1) / 1000, LOOK_INTERVAL_S)
-
-    def _rebuild(self, error: DamagedTimers) -> None:
-        if self._saving is not None:
-            return  # It has the files in its hands: see `_written`.
-        log.error("the timer wheel is made anew: %s", error)
-        self._go_on_from(recovery.rebuild(self._store, self._files, self._progress, self._version))
 
     # -- in --------------------------------------------------------------------------------------
 
@@ -456,6 +474,7 @@ class Timers:
         if error is None:
             self._saved = state
             self._files.log.expire(self._store.commit_log.start_offset)
+            self.poke()  # Messages may have waited for it.
         else:
             self._tell(error)
 
@@ -474,7 +493,7 @@ class Timers:
         """Save at once and let go of the files, after `stop`. Raises OSError if that cannot be."""
         try:
             # Also when only the clock went on: a RocketMQ that takes over goes by that.
-            if self._files.exist and self._state() != self._saved:
+            if self._files.exist and self._recovery is None and self._state() != self._saved:
                 self._files.wheel.freeze()
                 self._files.write(self._checkpoint(), self._store)
         except StoreFailed as failure:
@@ -490,7 +509,7 @@ class Timers:
 
     def _has_changed(self) -> bool:
         """Whether a save would be worth it. That the clock goes on is not."""
-        if not self._files.exist:
+        if not self._files.exist or self._recovery is not None:
             return False
         if not self._saved or self._state()[:3] != self._saved[:3]:
             return True
