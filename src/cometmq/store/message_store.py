@@ -142,7 +142,8 @@ class MessageStore:
         if not self._opened:
             return
         self._opened = False
-        clean = self._failure is None
+        # The watermark tells of a failed sync first, and whoever heard of it may be closing us.
+        clean = self._failure is None and self.flushed.failure is None
         try:
             if clean:
                 self.dispatch()
