@@ -47,7 +47,7 @@ bench: setup  ## figures of docs/performance.md
 	$(BIN)/python -m bench.store
 
 chaos: setup  ## kills and power cuts, for long (ROUNDS=30: about ten minutes)
-	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py -k 'killing or power_cut'
+	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py tests/broker/test_timers_kill.py -k 'killing or killed or power_cut'
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build src/*.egg-info src/cometmq/protocol/*.so interop/.cache
