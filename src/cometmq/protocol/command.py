@@ -112,7 +112,7 @@ class Command(msgspec.Struct, gc=False):
             found = msgspec.json.decode(encoded)
             if not isinstance(found, dict):
                 return {}
-            return {key: _as_text(value) for key, value in found.items() if value is not None}
+            return {key: as_text(value) for key, value in found.items() if value is not None}
         except _UNREADABLE as error:
             raise MalformedFields(f"request {self.code}: {error}") from None
 
@@ -328,7 +328,8 @@ def _decoder(kind: type[Any]) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(kind, strict=False)
 
 
-def _as_text(value: object) -> str:
+def as_text(value: object) -> str:
+    """A value as header fields carry it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

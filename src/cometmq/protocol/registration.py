@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from .codes import RequestCode
-from .command import Request
+from .command import Request, as_text
 from .data_version import DataVersion
 from .fastjson import MalformedBody, decode_body
 from .numbers import Int32, Int64
@@ -103,7 +103,7 @@ def query_data_version_request(fields: BrokerFields, version: DataVersion) -> Re
 def header_fields(fields: msgspec.Struct) -> dict[str, str]:
     """A header's fields as they travel; absent ones are left out."""
     found: dict[str, Any] = msgspec.to_builtins(fields)
-    return {name: _as_text(value) for name, value in found.items() if value is not None}
+    return {name: as_text(value) for name, value in found.items() if value is not None}
 
 
 def body_crc32(body: bytes) -> int:
@@ -197,9 +197,3 @@ class _Chunks:
             raise MalformedBody("the registration ends early")
         self._at = end
         return self._data[start:end]
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
