@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "transport": {"transport", "protocol", *BESIDE},
     "namesrv": {"namesrv", "transport", "store", "protocol", *BESIDE},
     "broker": {"broker", "transport", "store", "protocol", *BESIDE},
+    "client": {"client", "transport", "protocol", *BESIDE},
     "testing": {"testing", "store", "protocol", "clock"},
     "cli": {"cli", "namesrv", "broker", "transport", "store", "protocol", *BESIDE},
 }

@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._flush_planned = False
         self._paused = False
         self._unhandled: deque[Command] = deque()
-        self._pending: dict[int, asyncio.Future[Command]] = {}
+        self._pending: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -154,7 +154,8 @@ class Connection(asyncio.Protocol):
         self._unhandled.clear()
         self._output.clear()
         closed = ConnectionClosed(f"the connection to {self.peer} was closed")
-        for waiting in self._pending.values():
+        for waiting, timer in self._pending.values():
+            timer.cancel()
             if not waiting.done():
                 waiting.set_exception(closed)
         self._pending.clear()
@@ -257,31 +258,47 @@ class Connection(asyncio.Protocol):
 
     async def request(self, request: Request, timeout_s: float) -> Command:
         """Send a request and wait for its answer."""
+        waiting, opaque = self.ask(request, timeout_s), self._opaque
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            self._forget(opaque)
+            raise
+
+    def ask(self, request: Request, timeout_s: float) -> asyncio.Future[Command]:
+        """Send a request; its answer comes by the future, without a task that waits for it."""
         self._require_open()
         if len(self._pending) >= self._limits.pending_max:
             raise TransportError(f"{len(self._pending)} requests to {self.peer} wait for answers")
         opaque = self._next_opaque()
-        waiting: asyncio.Future[Command] = self._loop.create_future()
-        self._pending[opaque] = waiting
         self._send(encode_request(request, opaque))
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await waiting
-        except TimeoutError:
-            raise RequestTimeout(
-                f"no answer from {self.peer} to request {request.code} within {timeout_s:g} s"
-            ) from None
-        finally:
-            self._pending.pop(opaque, None)
+        waiting: asyncio.Future[Command] = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, self._give_up, opaque, request.code, timeout_s)
+        self._pending[opaque] = waiting, timer
+        return waiting
+
+    def _give_up(self, opaque: int, code: int, timeout_s: float) -> None:
+        waiting, _ = self._pending.pop(opaque)
+        if not waiting.done():
+            said = f"no answer from {self.peer} to request {code} within {timeout_s:g} s"
+            waiting.set_exception(RequestTimeout(said))
 
     def tell(self, request: Request) -> None:
         """Send a one-way request; without a connection it goes nowhere."""
         self._send(encode_request(request, self._next_opaque(), oneway=True))
 
     def _take_response(self, command: Command) -> None:
-        waiting = self._pending.get(command.opaque)
+        waiting = self._forget(command.opaque)
         if waiting is not None and not waiting.done():
             waiting.set_result(command)
+
+    def _forget(self, opaque: int) -> asyncio.Future[Command] | None:
+        """Who waits for that answer, and does so no longer."""
+        if opaque not in self._pending:
+            return None
+        waiting, timer = self._pending.pop(opaque)
+        timer.cancel()
+        return waiting
 
     def _next_opaque(self) -> int:
         self._opaque = self._opaque % _OPAQUE_MAX + 1

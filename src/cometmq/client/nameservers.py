@@ -1,0 +1,31 @@
+"""The NameServers of a cluster: one that answers is kept, else the next one is asked."""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from cometmq.protocol.command import Command, Request
+
+from .errors import AnswerTimedOut, ConnectionLost, Unreachable
+
+_random = random.Random()  # noqa: S311 - spreads clients over servers, guards nothing
+
+AskAddress = Callable[[str, Request], Awaitable[Command]]
+
+
+class NameServers:
+    def __init__(self, addresses: Sequence[str], ask: AskAddress) -> None:
+        self._addresses = list(addresses)
+        self._ask = ask
+        self._current = _random.randrange(len(addresses))
+
+    async def ask(self, request: Request) -> Command:
+        """The answer of the first one that has one. An answer that says no is an answer, too."""
+        errors = []
+        for _ in self._addresses:
+            address = self._addresses[self._current]
+            try:
+                return await self._ask(address, request)
+            except (Unreachable, ConnectionLost, AnswerTimedOut) as error:
+                errors.append(f"{address}: {error}")
+                self._current = (self._current + 1) % len(self._addresses)
+        raise Unreachable("no NameServer answers: " + "; ".join(errors))
