@@ -1,0 +1,200 @@
+"""A consumer that gets messages as they come.
+
+Underneath it pulls: a broker holds each pull until there is something to answer. Handlers run
+concurrently, or for each queue one after the other (`orderly`).
+"""
+
+import dataclasses
+import datetime as dt
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cometmq.protocol.message_queue import MessageQueue
+
+from ..allocation import Allocation, Averagely, queue_order
+from ..cluster import Cluster, cluster_at
+from ..errors import IllegalArgument
+from .concurrent import ConcurrentWorkers
+from .feed import FlowLimits
+from .handling import BatchHandler, Handler, Handling
+from .inquiries import Inquiries
+from .locks import QueueLocks
+from .membership import Group
+from .orderly import OrderlyOptions, OrderlyWorkers
+from .progress import default_offsets_file
+from .pulls import PULL_MESSAGES, PullOptions
+from .reader import Reader
+from .returns import Returns
+from .subscriptions import ConsumeFrom, Filter, Model, Wanted, beginning_of, check_group
+
+_BATCH_SIZE = 32
+_FLOW = FlowLimits()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PushOptions:
+    workers: int = 20
+    """Handlers at work at the same time, and threads when they are plain functions."""
+    batch_size: int = _BATCH_SIZE
+    """The most messages that a batch handler gets at once."""
+    max_reconsume_times: int = -1
+    """Failures after which a message goes to the dead letters. -1: as the group is configured
+    (16), and without end when consumption is orderly."""
+    consume_timeout_s: float = 15 * 60.0
+    """A concurrent handler that takes longer counts as failed."""
+    suspend_s: float = 1.0
+    """Orderly: how long a queue waits after a failure."""
+    pull_messages: int = PULL_MESSAGES
+    flow: FlowLimits = _FLOW
+    commit_interval_s: float = 5.0
+    stop_timeout_s: float = 30.0
+    """How long handlers that have begun may take to end when the consumer stops."""
+
+
+class PushConsumer:
+    def __init__(
+        self,
+        cluster: str | Cluster,
+        *,
+        group: str,
+        topics: Wanted,
+        handler: Handler | None = None,
+        batch_handler: BatchHandler | None = None,
+        orderly: bool = False,
+        model: Model = Model.CLUSTERING,
+        consume_from: ConsumeFrom | dt.datetime = ConsumeFrom.LAST,
+        allocation: Allocation | None = None,
+        offsets_file: str | Path | None = None,
+        client_id: str = "",
+        options: PushOptions | None = None,
+    ) -> None:
+        """`offsets_file` keeps the progress of a member of a broadcasting group."""
+        self._options = options or PushOptions()
+        if self._options.workers < 1 or self._options.batch_size < 1:
+            raise IllegalArgument("workers and batch_size are at least 1")
+        self._handling = Handling(handler, batch_handler, self._options.workers)
+        self._inquiries = Inquiries(self._handling, is_orderly=orderly)
+        self._reader = Reader(
+            cluster_at(cluster),
+            Group(
+                name=check_group(group),
+                model=model,
+                beginning=beginning_of(consume_from),
+                allocation=allocation or Averagely(),
+                is_active=False,
+            ),
+            topics,
+            client_id=client_id,
+            offsets_file=Path(offsets_file or default_offsets_file(group)),
+            limits=_limits(self._options.flow, orderly),
+            pull_options=PullOptions(messages_max=self._options.pull_messages),
+            commit_interval_s=self._options.commit_interval_s,
+            handlers=self._inquiries.handlers,
+        )
+        self._inquiries.reader = self._reader
+        self._new_workers = self._orderly_workers if orderly else self._concurrent_workers
+        self._workers: ConcurrentWorkers | OrderlyWorkers | None = None
+
+    # -- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when this member has its queues. A filter that cannot be read is refused."""
+        if self._workers is not None:
+            raise IllegalArgument("a consumer starts once; make a new one")
+        self._workers = self._new_workers()
+        self._handling.start()
+        self._workers.start()
+        try:
+            await self._reader.start(self._workers)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Let handlers that have begun end, commit, leave the group."""
+        if self._workers is None or not self._reader.link.is_running:
+            return
+        await self._reader.stop_reading()
+        await self._workers.stop(self._options.stop_timeout_s)
+        await self._reader.leave()
+        self._handling.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- while it runs ---------------------------------------------------------------------------
+
+    @property
+    def client_id(self) -> str:
+        return self._reader.link.client_id
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """Those that this member has now."""
+        return sorted(self._reader.feeds, key=queue_order)
+
+    async def subscribe(self, topic: str, wanted: Filter = "*") -> None:
+        """Add a topic, or change what is wanted of it."""
+        self._reader.membership.subscribe(topic, wanted)
+        await self._reader.link.beat()
+
+    async def unsubscribe(self, topic: str) -> None:
+        self._reader.membership.unsubscribe(topic)
+        await self._reader.link.beat()
+
+    def pause(self) -> None:
+        """Read no further, until `resume`. What was read already is still handled."""
+        for feed in self._reader.feeds.values():
+            feed.pause()
+
+    def resume(self) -> None:
+        for feed in self._reader.feeds.values():
+            feed.resume()
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _returns(self) -> Returns | None:
+        """A broadcasting group repeats nothing: each member has its own copy."""
+        if not self._reader.is_shared:
+            return None
+        return Returns(
+            self._reader.link, self._reader.group.name, self._options.max_reconsume_times
+        )
+
+    def _concurrent_workers(self) -> ConcurrentWorkers:
+        return ConcurrentWorkers(
+            self._handling,
+            self._returns(),
+            workers=self._options.workers,
+            batch_size=1 if self._handling.takes_one else self._options.batch_size,
+            timeout_s=self._options.consume_timeout_s,
+        )
+
+    def _orderly_workers(self) -> OrderlyWorkers:
+        reader = self._reader
+        return OrderlyWorkers(
+            self._handling,
+            self._returns(),
+            QueueLocks(reader.link, reader.group.name) if reader.is_shared else None,
+            OrderlyOptions(
+                batch_size=1 if self._handling.takes_one else self._options.batch_size,
+                suspend_s=self._options.suspend_s,
+                reconsume_max=self._options.max_reconsume_times,
+            ),
+            workers=self._options.workers,
+        )
+
+
+def _limits(flow: FlowLimits, orderly: bool) -> FlowLimits:
+    """Orderly consumption leaves no gaps: how far the offsets span says nothing there."""
+    return dataclasses.replace(flow, span=0) if orderly else flow
