@@ -313,6 +313,13 @@ def test_records_are_checked_alike(log: Log, mutations: list[Mutation], shift: i
 
 
 @examples
+@given(log=logs(), mutations=MUTATIONS, stray=st.binary(max_size=100))
+def test_records_are_split_alike(log: Log, mutations: list[Mutation], stray: bytes) -> None:
+    for data in (log.data[: log.starts[-1]], mutated(log.data, mutations), log.data + stray):
+        assert_alike(lambda hot, raw: hot.split_records(bytes(raw)), data)
+
+
+@examples
 @given(data=st.binary(max_size=300), magic=st.sampled_from((0xDAA320A7, 0xDAA320AB)))
 def test_garbage_behind_a_magic_number_is_checked_alike(data: bytes, magic: int) -> None:
     size = (8 + len(data)).to_bytes(4, "big")

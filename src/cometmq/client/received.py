@@ -4,24 +4,18 @@ Decoding is lazy: most handlers look at the body and a property or two, so prope
 packed bodies are decoded when they are asked for. Checksums are verified for every message.
 """
 
-import struct
-import zlib
-
 import msgspec
 
 from cometmq.protocol import properties as props
 from cometmq.protocol.compression import decompress
-from cometmq.protocol.errors import MalformedRecord
-from cometmq.protocol.flags import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from cometmq.protocol.flags import COMPRESSED
 from cometmq.protocol.host import Host, unpack_host
-from cometmq.protocol.layout import MAGIC_V1, MAGIC_V2
+from cometmq.protocol.hot import split_records
 from cometmq.protocol.message_id import offset_id
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.names import RETRY_PREFIX
 
-# size, magic, body CRC, queue id, flag, queue offset, physical offset, sys flag, born time
-_HEAD = struct.Struct(">iIIiiqqiq")
-_TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
-_RETRY_TOPIC = "RETRY_TOPIC"
+_RETRY_TOPIC = b"RETRY_TOPIC"
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
@@ -103,52 +97,22 @@ class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
 def decode_messages(data: bytes, broker_name: str) -> list[ReceivedMessage]:
     """The messages of a pull's answer. MalformedRecord when one of them is not whole."""
     messages: list[ReceivedMessage] = []
-    queues: dict[tuple[str, int], MessageQueue] = {}
-    at, end = 0, len(data)
-    try:
-        while at < end:
-            message, at = _decode_one(data, at, broker_name, queues)
-            messages.append(message)
-    except (struct.error, IndexError) as error:
-        raise MalformedRecord(f"{end - at} bytes behind the last message: {error}") from None
+    came_from: tuple[bytes, int] | None = None
+    topic, queue, is_retried = "", MessageQueue("", broker_name, -1), False
+    for record in split_records(data):
+        # The messages of one answer are mostly of one queue.
+        if record[:2] != came_from:
+            came_from = record[:2]
+            topic = record[0].decode(errors="replace")
+            queue = MessageQueue(topic, broker_name, record[1])
+            is_retried = topic.startswith(RETRY_PREFIX)
+        message = ReceivedMessage(topic, queue, *record[2:])
+        if is_retried:
+            message.topic = _first_topic(message)
+        messages.append(message)
     return messages
 
 
-def _decode_one(
-    data: bytes, at: int, broker_name: str, queues: dict[tuple[str, int], MessageQueue]
-) -> tuple[ReceivedMessage, int]:
-    size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born = _HEAD.unpack_from(
-        data, at
-    )
-    end = at + size
-    born_end = at + (68 if sys_flag & BORN_HOST_V6 else 56)
-    store_end = born_end + (28 if sys_flag & STORE_HOST_V6 else 16)
-    reconsume_times, prepared, body_size = _TAIL.unpack_from(data, store_end)
-    body_end = store_end + 16 + body_size
-    # The topic's length has two bytes since the second version of the record.
-    topic_at = body_end + (2 if magic == MAGIC_V2 else 1)
-    topic_end = topic_at + int.from_bytes(data[body_end:topic_at], "big")
-    properties_end = topic_end + 2 + int.from_bytes(data[topic_end : topic_end + 2], "big")
-    body = data[store_end + 16 : body_end]
-    if (magic not in (MAGIC_V1, MAGIC_V2)) | (properties_end != end) | (end > len(data)):
-        raise MalformedRecord(f"no message at byte {at} of a pull's answer")
-    if zlib.crc32(body) & 0x7FFFFFFF != crc:
-        raise MalformedRecord(f"the body at offset {queue_offset} does not fit its checksum")
-    topic = data[topic_at:topic_end].decode(errors="replace")
-    queue = queues.get((topic, queue_id))
-    if queue is None:
-        queue = queues[topic, queue_id] = MessageQueue(topic, broker_name, queue_id)
-    encoded = data[topic_end + 2 : end]
-    message = ReceivedMessage(
-        _first_topic(topic, encoded), queue, queue_offset, physical, reconsume_times, born,
-        int.from_bytes(data[born_end : born_end + 8], "big"), flag, sys_flag, body, encoded,
-        data[at + 48 : born_end], data[born_end + 8 : store_end], prepared,
-    )  # fmt: skip
-    return message, end
-
-
-def _first_topic(topic: str, encoded: bytes) -> str:
-    if not topic.startswith("%RETRY%"):
-        return topic
-    first = props.property_value(encoded, _RETRY_TOPIC.encode())
-    return first.decode(errors="replace") if first else topic
+def _first_topic(message: ReceivedMessage) -> str:
+    first = props.property_value(message.encoded_properties, _RETRY_TOPIC)
+    return first.decode(errors="replace") if first else message.topic

@@ -7,3 +7,4 @@ from ._reference import index_lookup as index_lookup
 from ._reference import index_relink as index_relink
 from ._reference import scan_records as scan_records
 from ._reference import select_records as select_records
+from ._reference import split_records as split_records

@@ -19,7 +19,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 
 from . import java
 from .flags import is_queued
-from .errors import IllegalMessage
+from .errors import IllegalMessage, MalformedRecord
 from .message import Appended
 from .properties import without_property
 from .scan import Damage, Run, Scan, Selection, Stop
@@ -438,6 +438,44 @@ def check_record(view, Py_ssize_t position, Py_ssize_t end, int64_t physical_off
         return check(<bytes_t>buffer.buf + position, end - position, physical_offset, &parts, True)
     finally:
         PyBuffer_Release(&buffer)
+
+
+def split_records(bytes data):
+    cdef bytes_t start = <bytes_t>PyBytes_AS_STRING(data)
+    cdef bytes_t record
+    cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size
+    cdef uint32_t magic
+    cdef Parts parts
+    cdef list records = []
+    while at < end:
+        if end - at < FIXED_MIN:
+            raise MalformedRecord(f"{end - at} stray bytes behind the last record")
+        record = start + at
+        magic = get32(record + 4)
+        size = <int32_t>get32(record)
+        if (size < FIXED_MIN or size > end - at or (magic != V1 and magic != V2)
+                or not find_parts(record, size, &parts)):
+            raise MalformedRecord(f"no record at byte {at} of {end}")
+        if (parts.body_size
+                and crc31(record + parts.body, parts.body_size) != get32(record + 8)):
+            raise MalformedRecord(
+                f"the body at queue offset {<int64_t>get64(record + 20)} has another checksum")
+        records.append((
+            piece(record, parts.topic, parts.topic + parts.topic_size),
+            <int32_t>get32(record + 12), <int64_t>get64(record + 20), <int64_t>get64(record + 28),
+            <int32_t>get32(record + parts.body - 16), <int64_t>get64(record + 40),
+            <int64_t>get64(record + parts.store_time), <int32_t>get32(record + 16),
+            <int32_t>get32(record + 36), piece(record, parts.body, parts.body + parts.body_size),
+            piece(record, parts.properties, size), piece(record, 48, parts.store_time),
+            piece(record, parts.store_time + 8, parts.body - 16),
+            <int64_t>get64(record + parts.body - 12),
+        ))
+        at += size
+    return records
+
+
+cdef bytes piece(bytes_t record, Py_ssize_t start, Py_ssize_t end):
+    return PyBytes_FromStringAndSize(<const char*>record + start, end - start)
 
 
 cdef int require_range(Py_buffer* buffer, Py_ssize_t start, Py_ssize_t end) except -1:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from . import flags, java
-from .errors import IllegalMessage
+from .errors import IllegalMessage, MalformedRecord
 from .layout import (
     BLANK_MAGIC,
     ENTRY,
@@ -187,7 +187,7 @@ Parts = tuple[int, int, int, int, int, int, int]
 """store time at, body at, body length, topic at, topic length, properties at, their length."""
 
 
-def record_parts(view: memoryview, position: int, size: int) -> Parts | None:
+def record_parts(view: memoryview | bytes, position: int, size: int) -> Parts | None:
     """Where the parts of a record lie; None when their lengths do not add up to `size`."""
     end = position + size
     sys_flag = int.from_bytes(view[position + 36 : position + 40], "big")
@@ -210,6 +210,43 @@ def record_parts(view: memoryview, position: int, size: int) -> Parts | None:
     if properties_size < 0 or at + 2 + properties_size != end:
         return None
     return store_time_at, body_at, body_size, topic_at, topic_size, at + 2, properties_size
+
+
+RecordFields = tuple[bytes, int, int, int, int, int, int, int, int, bytes, bytes, bytes, bytes, int]
+"""topic, queue id, queue offset, physical offset, reconsume times, born time, store time, flag,
+sysFlag, body, properties, born host, store host, prepared transaction offset."""
+
+
+def split_records(data: bytes) -> list[RecordFields]:
+    """The records of a pull's answer, one behind the other, each as its fields.
+
+    The body's CRC is checked, the seal is not: a broker may have changed properties on the way.
+    """
+    records = []
+    at, end = 0, len(data)
+    while at < end:
+        if end - at < FIXED_BYTES_MIN:
+            raise MalformedRecord(f"{end - at} stray bytes behind the last record")
+        size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born = (
+            _HEAD.unpack_from(data, at)
+        )
+        whole = FIXED_BYTES_MIN <= size <= end - at and magic in (MAGIC_V1, MAGIC_V2)
+        parts = record_parts(data, at, size) if whole else None
+        if parts is None:
+            raise MalformedRecord(f"no record at byte {at} of {end}")
+        store_at, body_at, body_size, topic_at, topic_size, properties_at, _ = parts
+        body = data[body_at : body_at + body_size]
+        if body and crc32(body) & 0x7FFFFFFF != crc & 0xFFFFFFFF:
+            raise MalformedRecord(f"the body at queue offset {queue_offset} has another checksum")
+        reconsume_times, prepared, _ = _TAIL.unpack_from(data, body_at - 16)
+        stored = int.from_bytes(data[store_at : store_at + 8], "big", signed=True)
+        records.append((
+            data[topic_at : topic_at + topic_size], queue_id, queue_offset, physical,
+            reconsume_times, born, stored, flag, sys_flag, body, data[properties_at : at + size],
+            data[at + 48 : store_at], data[store_at + 8 : body_at - 16], prepared,
+        ))  # fmt: skip
+        at += size
+    return records
 
 
 def _checksum_holds(view: memoryview, position: int, size: int, parts: Parts) -> bool:

@@ -19,6 +19,7 @@ if COMPILED:
     encode_record = _compiled.encode_record
     append_records = _compiled.append_records
     check_record = _compiled.check_record
+    split_records = _compiled.split_records
     scan_records = _compiled.scan_records
     select_records = _compiled.select_records
     index_insert = _compiled.index_insert
@@ -31,6 +32,7 @@ else:
     encode_record = _reference.encode_record
     append_records = _reference.append_records
     check_record = _reference.check_record
+    split_records = _reference.split_records
     scan_records = _reference.scan_records
     select_records = _reference.select_records
     index_insert = _reference.index_insert
