@@ -15,7 +15,16 @@ MAY_IMPORT = {
     "namesrv": {"namesrv", "transport", "store", "protocol", *BESIDE},
     "broker": {"broker", "transport", "store", "protocol", *BESIDE},
     "client": {"client", "transport", "protocol", *BESIDE},
-    "testing": {"testing", "store", "protocol", "clock"},
+    "testing": {
+        "testing",
+        "client",
+        "broker",
+        "namesrv",
+        "transport",
+        "store",
+        "protocol",
+        *BESIDE,
+    },
     "cli": {"cli", "namesrv", "broker", "transport", "store", "protocol", *BESIDE},
 }
 

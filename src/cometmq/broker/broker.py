@@ -86,6 +86,19 @@ class Broker:
             finally:
                 self._store.close()
 
+    async def abandon(self) -> None:
+        """End as if killed: connections break, nothing more is told or saved, and the store is left
+        for recovery. What was written is in the files, as it is when a process dies."""
+        if self._server is not None:
+            for connection in list(self._server.connections):
+                connection.abort()
+        if self._parts is not None:
+            await self._parts.abandon()
+        if self._server is not None:
+            await self._server.stop()
+        if self._store is not None:
+            self._store.abandon()
+
     def _build_server(self, handlers: dict[int, Handler]) -> Server:
         config = self._config
         return Server(

@@ -113,6 +113,12 @@ class Delays(Persistent):
             if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
                 self._deliver(queue_id + 1)
 
+    def poke(self) -> None:
+        """Look at the clock now."""
+        for level, timer in list(self._timers.items()):
+            timer.cancel()
+            self._deliver(level)
+
     def next_offset(self, level: int) -> int:
         queue_id = level - 1
         low = self._store.min_offset(SCHEDULE_TOPIC, queue_id)

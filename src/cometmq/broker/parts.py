@@ -121,6 +121,15 @@ class Parts:
         self.registration.changed()
         asyncio.get_running_loop().call_soon(self.context.topics.save)
 
+    def poke(self) -> None:
+        """The clock was moved: look at once for what has become due."""
+        self.delays.poke()
+        self.transactions.look()
+        if self.timers is not None:
+            self.timers.poke()
+        self._scan_clients()
+        self._store.clean(by_hand=False)
+
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -140,6 +149,16 @@ class Parts:
     async def stop(self) -> None:
         """Leave the NameServers, begin nothing more, and let all who wait have their answers."""
         await self.registration.stop()
+        await self._end_work()
+
+    async def abandon(self) -> None:
+        """The same, but nobody is told, and nothing is to be saved."""
+        await self.registration.abandon()
+        await self._end_work()
+        if self.timers is not None:
+            self.timers.abandon()
+
+    async def _end_work(self) -> None:
         self._clockwork.stop()
         self.delays.stop()
         self.transactions.stop()

@@ -60,10 +60,19 @@ class Registration:
         await asyncio.gather(*(server.announce() for server in self._name_servers))
 
     async def stop(self) -> None:
+        await self._end_tasks()
+        await asyncio.gather(*(server.leave() for server in self._name_servers))
+
+    async def abandon(self) -> None:
+        """End without a farewell."""
+        await self._end_tasks()
+        for server in self._name_servers:
+            server.hang_up()
+
+    async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(server.leave() for server in self._name_servers))
 
 
 class _NameServer:
@@ -134,6 +143,10 @@ class _NameServer:
         except TransportError as error:
             log.warning("NameServer %s did not hear our farewell: %s", self._address, error)
         self._connection.close()
+
+    def hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
 
     async def _connected(self) -> Connection:
         if self._connection is None or not self._connection.is_open:

@@ -163,6 +163,11 @@ class MessageStore:
                 self._presence.leave(clean=clean and not left_over)
                 self._release_files()
 
+    def abandon(self) -> None:
+        """Close and leave everything as after a crash, for recovery to look at."""
+        self._failure = self._failure or StoreFailed("the store was abandoned")
+        self.close()
+
     def _release_files(self) -> None:
         self.commit_log.close()
         self.queues.close()
@@ -404,9 +409,10 @@ class MessageStore:
 
     # -- keep house ------------------------------------------------------------------------------
 
-    def clean(self) -> int:
-        """Delete expired CommitLog files now, as if it were the hour to do so; how many."""
-        return self._keeper.clean(by_hand=True)
+    def clean(self, *, by_hand: bool = True) -> int:
+        """Delete expired CommitLog files now; `by_hand`, as if it were the hour to do so. How
+        many."""
+        return self._keeper.clean(by_hand=by_hand)
 
     def clean_queues(self) -> int:
         """Delete ConsumeQueue and index files that point to nothing any more; how many."""

@@ -501,6 +501,10 @@ class Timers:
         finally:
             self._files.close()
 
+    def abandon(self) -> None:
+        """Let go of the files as they are, after `stop`."""
+        self._files.close()
+
     def _state(self) -> tuple[int, ...]:
         return (
             self._files.log.end, self._queue_offset, self._handed_out, self._progress.log_offset,
