@@ -4,9 +4,12 @@ Every error says what happened and what to do about it. `BrokerError` has the an
 the broker's own words; a code without a class of its own is a plain `BrokerError`.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import ClassVar
 
 from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.errors import ProtocolError
 
 
 class ClientError(Exception):
@@ -21,6 +24,10 @@ class NotStarted(ClientError):
     """Used before `start()` or after `stop()`."""
 
 
+class WouldBlock(ClientError):
+    """A blocking call inside of an event loop: use the asyncio client there."""
+
+
 class Unreachable(ClientError):
     """No connection to a NameServer or broker."""
 
@@ -33,8 +40,25 @@ class AnswerTimedOut(ClientError):
     """No answer in time: what was asked for may have happened or not."""
 
 
+class BadAnswer(ClientError):
+    """A broker or NameServer answered with something that cannot be read."""
+
+
+@contextlib.contextmanager
+def answers_read() -> Iterator[None]:
+    """What is wrong with an answer's fields or body, as this package names it."""
+    try:
+        yield
+    except (ProtocolError, KeyError, ValueError) as error:
+        raise BadAnswer(f"an answer cannot be read: {error}") from error
+
+
 class NoRoute(ClientError):
     """The topic is known, but no broker with such queues is there now."""
+
+
+class OffsetsNotSaved(ClientError):
+    """The file with a member's own progress cannot be written: look after its disk."""
 
 
 class TooManyInFlight(ClientError):
