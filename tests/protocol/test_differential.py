@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cometmq.protocol import _reference
+from cometmq.protocol import _reference, columns
 from cometmq.protocol.layout import (
     ENTRY,
     HOLE_SIZE,
@@ -317,6 +317,42 @@ def test_records_are_checked_alike(log: Log, mutations: list[Mutation], shift: i
 def test_records_are_split_alike(log: Log, mutations: list[Mutation], stray: bytes) -> None:
     for data in (log.data[: log.starts[-1]], mutated(log.data, mutations), log.data + stray):
         assert_alike(lambda hot, raw: hot.split_records(bytes(raw)), data)
+
+
+@examples
+@given(
+    log=logs(),
+    mutations=MUTATIONS,
+    names=st.lists(st.sampled_from(columns.COLUMNS), unique=True),
+    tags=st.sampled_from((None, frozenset({b"1", "标签".encode()}))),
+    start=st.integers(-1, 2),
+    end=st.integers(0, 5),
+)
+def test_records_become_columns_alike(
+    log: Log,
+    mutations: list[Mutation],
+    names: list[str],
+    tags: frozenset[bytes] | None,
+    start: int,
+    end: int,
+) -> None:
+    def ask(hot: ModuleType, data: bytearray) -> object:
+        plain = hot is _reference
+        builder = (columns if plain else hot).ColumnBuilder(names, tags)
+        counts = [builder.add(bytes(data)), builder.add(bytes(data), start, end), builder.count]
+        return counts, builder.data_bytes, builder.take(), builder.count, builder.take()
+
+    for data in (log.data[: log.starts[-1]], mutated(log.data, mutations)):
+        assert_alike(ask, data)
+
+
+def test_nulls_are_marked_alike_wherever_they_stand() -> None:
+    for pattern in range(1 << 10):
+        tags = [b"TAGS\x01a\x02" if pattern >> row & 1 else b"" for row in range(10)]
+        data = b"".join(encoded(simple(properties=tag)) for tag in tags)
+        builders = columns.ColumnBuilder(["tags"]), _compiled.ColumnBuilder(["tags"])
+        plain, compiled = [(builder.add(data), builder.take()) for builder in builders]
+        assert plain == compiled
 
 
 @examples

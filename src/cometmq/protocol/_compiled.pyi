@@ -8,3 +8,4 @@ from ._reference import index_relink as index_relink
 from ._reference import scan_records as scan_records
 from ._reference import select_records as select_records
 from ._reference import split_records as split_records
+from .columns import ColumnBuilder as ColumnBuilder

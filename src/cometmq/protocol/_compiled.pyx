@@ -5,6 +5,7 @@ Formats and rules are told there and in `layout.py`; here is only what makes the
 instead of slices, no object per record, one checksum pass. A differential test holds both equal.
 """
 
+cimport cython
 from cpython.buffer cimport (
     PyBUF_SIMPLE,
     PyBUF_WRITABLE,
@@ -18,6 +19,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from . import java
+from .columns import COLUMNS, NUMBERS, Column
 from .flags import is_queued
 from .errors import IllegalMessage, MalformedRecord
 from .message import Appended
@@ -444,22 +446,13 @@ def split_records(bytes data):
     cdef bytes_t start = <bytes_t>PyBytes_AS_STRING(data)
     cdef bytes_t record
     cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size
-    cdef uint32_t magic
     cdef Parts parts
     cdef list records = []
+    check_whole(start, end)
     while at < end:
-        if end - at < FIXED_MIN:
-            raise MalformedRecord(f"{end - at} stray bytes behind the last record")
         record = start + at
-        magic = get32(record + 4)
         size = <int32_t>get32(record)
-        if (size < FIXED_MIN or size > end - at or (magic != V1 and magic != V2)
-                or not find_parts(record, size, &parts)):
-            raise MalformedRecord(f"no record at byte {at} of {end}")
-        if (parts.body_size
-                and crc31(record + parts.body, parts.body_size) != get32(record + 8)):
-            raise MalformedRecord(
-                f"the body at queue offset {<int64_t>get64(record + 20)} has another checksum")
+        find_parts(record, size, &parts)
         records.append((
             piece(record, parts.topic, parts.topic + parts.topic_size),
             <int32_t>get32(record + 12), <int64_t>get64(record + 20), <int64_t>get64(record + 28),
@@ -503,6 +496,7 @@ cdef Growing new_growing():
     return <Growing>POOL.pop() if POOL else Growing()
 
 
+@cython.final
 cdef class Growing:
     """Bytes that grow."""
     cdef uint8_t* data
@@ -512,20 +506,26 @@ cdef class Growing:
     def __dealloc__(self):
         free(self.data)
 
-    cdef uint8_t* extend(self, Py_ssize_t more) except NULL:
-        cdef uint8_t* moved
+    cdef inline uint8_t* extend(self, Py_ssize_t more) except NULL:
         if self.size + more > self.room:
-            self.room = max(self.room * 2, 256)
-            moved = <uint8_t*>realloc(self.data, self.room)
-            if moved == NULL:
-                raise MemoryError
-            self.data = moved
+            self.grow(more)
         self.size += more
         return self.data + self.size - more
 
+    cdef int grow(self, Py_ssize_t more) except -1:
+        self.room = max(self.room * 2, self.size + more, 256)
+        cdef uint8_t* moved = <uint8_t*>realloc(self.data, self.room)
+        if moved == NULL:
+            raise MemoryError
+        self.data = moved
+        return 0
+
+    cdef bytes copy(self):
+        return PyBytes_FromStringAndSize(<char*>self.data, self.size)
+
     cdef bytes take(self):
         """The bytes; the object goes back to the pool."""
-        cdef bytes taken = PyBytes_FromStringAndSize(<char*>self.data, self.size)
+        cdef bytes taken = self.copy()
         self.size = 0
         if self.room <= POOLED_BYTES_MAX and len(POOL) < POOL_MAX:
             POOL.append(self)
@@ -966,3 +966,248 @@ def index_relink(view, int64_t slot_count, int64_t count):
     finally:
         PyBuffer_Release(&buffer)
     return used
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+# The order of the fields below; what is wanted is a bit for each.
+cdef enum:
+    C_TOPIC
+    C_MSG_ID
+    C_KEYS
+    C_TAGS
+    C_QUEUE_ID
+    C_QUEUE_OFFSET
+    C_PHYSICAL
+    C_BORN
+    C_STORED
+    C_RECONSUMED
+    C_SYS_FLAG
+    C_FLAG
+    C_BODY
+    C_PROPERTIES
+    C_BORN_HOST
+    C_STORE_HOST
+    C_COUNT
+
+cdef const char* HEX = b"0123456789ABCDEF"
+
+
+@cython.final
+cdef class Buffers:
+    """One column as it grows. `ends` stays empty for numbers."""
+    cdef Growing ends, data, valid
+    cdef Py_ssize_t null_count
+
+    def __cinit__(self, bint is_number):
+        self.ends = Growing()
+        self.data = Growing()
+        self.valid = Growing()
+        self.null_count = 0
+        if not is_number:
+            memset(self.ends.extend(4), 0, 4)
+
+    cdef inline int put_number(self, int64_t value, int width) except -1:
+        cdef uint8_t* at = self.data.extend(width)
+        cdef int32_t narrow = <int32_t>value
+        if width == 4:
+            memcpy(at, &narrow, 4)
+        else:
+            memcpy(at, &value, 8)
+        return 0
+
+    cdef inline int put(self, bytes_t value, Py_ssize_t size) except -1:
+        cdef int32_t end
+        if self.data.size + size > 0x7FFFFFFF:
+            raise OverflowError("a column has over 2 GiB: take it earlier")
+        if size:
+            memcpy(self.data.extend(size), value, size)
+        end = <int32_t>self.data.size
+        memcpy(self.ends.extend(4), &end, 4)
+        return 0
+
+    cdef int put_text(self, bytes_t value, Py_ssize_t size, Py_ssize_t row) except -1:
+        """A text; none (null) when it has no bytes."""
+        cdef uint32_t ignored = 0
+        cdef bytes clean
+        if size == 0:
+            return self.put_null(row)
+        if ascii_hash(value, size, &ignored):
+            self.put(value, size)
+        else:
+            clean = text_of(value, size).encode()
+            self.put(<bytes_t>PyBytes_AS_STRING(clean), PyBytes_GET_SIZE(clean))
+        if self.null_count:
+            self.mark(row, True)
+        return 0
+
+    cdef int put_null(self, Py_ssize_t row) except -1:
+        cdef Py_ssize_t before
+        if self.null_count == 0:
+            for before in range(row):
+                self.mark(before, True)
+        self.null_count += 1
+        self.put(NULL, 0)
+        self.mark(row, False)
+        return 0
+
+    cdef int mark(self, Py_ssize_t row, bint valid) except -1:
+        if row >> 3 >= self.valid.size:
+            self.valid.extend(1)[0] = 0
+        if valid:
+            self.valid.data[row >> 3] |= 1 << (row & 7)
+        return 0
+
+    cdef object close(self):
+        return Column(self.ends.copy(), self.data.copy(),
+                      self.valid.copy() if self.null_count else b"", self.null_count)
+
+
+@cython.final
+cdef class ColumnBuilder:
+    cdef readonly Py_ssize_t count
+    cdef tuple names
+    cdef object tags
+    cdef list buffers
+    cdef void* wanted[C_COUNT]
+
+    def __init__(self, names, tags=None):
+        self.names = tuple(names)
+        unknown = set(self.names) - set(COLUMNS)
+        if unknown:
+            raise ValueError(f"no such columns: {', '.join(sorted(unknown))}")
+        self.tags = tags
+        self.begin()
+
+    cdef int begin(self) except -1:
+        cdef int field
+        cdef Buffers buffers
+        self.count = 0
+        self.buffers = []
+        memset(self.wanted, 0, sizeof(self.wanted))
+        for field in range(C_COUNT):
+            if COLUMNS[field] in self.names:
+                buffers = Buffers(COLUMNS[field] in NUMBERS)
+                self.buffers.append(buffers)
+                self.wanted[field] = <void*>buffers
+        return 0
+
+    @property
+    def data_bytes(self):
+        """Of texts and binaries together."""
+        cdef Buffers buffers
+        cdef Py_ssize_t total = 0
+        for buffers in self.buffers:
+            if buffers.ends.size:
+                total += buffers.data.size
+        return total
+
+    def add(self, bytes data, int64_t start=0, int64_t end=0x7FFFFFFFFFFFFFFF):
+        cdef bytes_t first = <bytes_t>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t at = 0, size = PyBytes_GET_SIZE(data), before = self.count
+        cdef int64_t queue_offset
+        cdef Parts parts
+        cdef Known known
+        check_whole(first, size)
+        while at < size:
+            find_parts(first + at, <int32_t>get32(first + at), &parts)
+            queue_offset = get64(first + at + 20)
+            find_known(first + at + parts.properties, parts.properties_size, &known)
+            if start <= queue_offset < end and (self.tags is None or self.has_tag(known.tags)):
+                self.put(first + at, <int32_t>get32(first + at), &parts, &known)
+                self.count += 1
+            at += <int32_t>get32(first + at)
+        return self.count - before
+
+    cdef bint has_tag(self, Text tags) except -1:
+        return tags.size and PyBytes_FromStringAndSize(<char*>tags.at, tags.size) in self.tags
+
+    cdef int put(self, bytes_t record, Py_ssize_t size, Parts* parts, Known* known) except -1:
+        cdef void** wanted = self.wanted
+        cdef Py_ssize_t row = self.count
+        if wanted[C_TOPIC]:
+            (<Buffers>wanted[C_TOPIC]).put_text(record + parts.topic, parts.topic_size, row)
+        if wanted[C_MSG_ID]:
+            if known.unique.size:
+                (<Buffers>wanted[C_MSG_ID]).put_text(known.unique.at, known.unique.size, row)
+            else:
+                put_offset_id(<Buffers>wanted[C_MSG_ID], record, parts, row)
+        if wanted[C_KEYS]:
+            (<Buffers>wanted[C_KEYS]).put_text(known.keys.at, known.keys.size, row)
+        if wanted[C_TAGS]:
+            (<Buffers>wanted[C_TAGS]).put_text(known.tags.at, known.tags.size, row)
+        if wanted[C_QUEUE_ID]:
+            (<Buffers>wanted[C_QUEUE_ID]).put_number(<int32_t>get32(record + 12), 4)
+        if wanted[C_QUEUE_OFFSET]:
+            (<Buffers>wanted[C_QUEUE_OFFSET]).put_number(get64(record + 20), 8)
+        if wanted[C_PHYSICAL]:
+            (<Buffers>wanted[C_PHYSICAL]).put_number(get64(record + 28), 8)
+        if wanted[C_BORN]:
+            (<Buffers>wanted[C_BORN]).put_number(<int64_t>(get64(record + 40) * 1000), 8)
+        if wanted[C_STORED]:
+            (<Buffers>wanted[C_STORED]).put_number(
+                <int64_t>(get64(record + parts.store_time) * 1000), 8)
+        if wanted[C_RECONSUMED]:
+            (<Buffers>wanted[C_RECONSUMED]).put_number(<int32_t>get32(record + parts.body - 16), 4)
+        if wanted[C_SYS_FLAG]:
+            (<Buffers>wanted[C_SYS_FLAG]).put_number(<int32_t>get32(record + 36), 4)
+        if wanted[C_FLAG]:
+            (<Buffers>wanted[C_FLAG]).put_number(<int32_t>get32(record + 16), 4)
+        if wanted[C_BODY]:
+            (<Buffers>wanted[C_BODY]).put(record + parts.body, parts.body_size)
+        if wanted[C_PROPERTIES]:
+            (<Buffers>wanted[C_PROPERTIES]).put(record + parts.properties, parts.properties_size)
+        if wanted[C_BORN_HOST]:
+            (<Buffers>wanted[C_BORN_HOST]).put(record + 48, parts.store_time - 48)
+        if wanted[C_STORE_HOST]:
+            (<Buffers>wanted[C_STORE_HOST]).put(
+                record + parts.store_time + 8, parts.body - 16 - parts.store_time - 8)
+        return 0
+
+    def take(self):
+        cdef Buffers buffers
+        columns = {}
+        order = [name for name in COLUMNS if name in self.names]
+        for name, buffers in zip(order, self.buffers):
+            columns[name] = buffers.close()
+        self.begin()
+        return {name: columns[name] for name in self.names}
+
+
+cdef int check_whole(bytes_t data, Py_ssize_t end) except -1:
+    """Every record is whole and its body undamaged, as `split_records` asks."""
+    cdef Py_ssize_t at = 0, size
+    cdef uint32_t magic
+    cdef bytes_t record
+    cdef Parts parts
+    while at < end:
+        if end - at < FIXED_MIN:
+            raise MalformedRecord(f"{end - at} stray bytes behind the last record")
+        record = data + at
+        magic = get32(record + 4)
+        size = <int32_t>get32(record)
+        if (size < FIXED_MIN or size > end - at or (magic != V1 and magic != V2)
+                or not find_parts(record, size, &parts)):
+            raise MalformedRecord(f"no record at byte {at} of {end}")
+        if (parts.body_size
+                and crc31(record + parts.body, parts.body_size) != get32(record + 8)):
+            raise MalformedRecord(
+                f"the body at queue offset {<int64_t>get64(record + 20)} has another checksum")
+        at += size
+    return 0
+
+
+cdef int put_offset_id(Buffers buffers, bytes_t record, Parts* parts, Py_ssize_t row) except -1:
+    """The packed store host and the physical offset, in upper-case hex."""
+    cdef uint8_t[56] text
+    cdef Py_ssize_t host_size = parts.body - 16 - parts.store_time - 8
+    hex_of(record + parts.store_time + 8, host_size, text)
+    hex_of(record + 28, 8, text + 2 * host_size)
+    return buffers.put_text(text, 2 * host_size + 16, row)
+
+
+cdef void hex_of(bytes_t p, Py_ssize_t size, uint8_t* text) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(size):
+        text[2 * i] = HEX[p[i] >> 4]
+        text[2 * i + 1] = HEX[p[i] & 15]

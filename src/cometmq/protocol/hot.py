@@ -16,6 +16,8 @@ else:
         COMPILED = False
 
 if COMPILED:
+    from ._compiled import ColumnBuilder
+
     encode_record = _compiled.encode_record
     append_records = _compiled.append_records
     check_record = _compiled.check_record
@@ -28,6 +30,7 @@ if COMPILED:
     index_relink = _compiled.index_relink
 else:
     from . import _reference
+    from .columns import ColumnBuilder  # noqa: F401 - handed on, as above
 
     encode_record = _reference.encode_record
     append_records = _reference.append_records

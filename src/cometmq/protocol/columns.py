@@ -1,0 +1,146 @@
+"""Records as columns: one buffer a field instead of one object a message, laid out as Arrow's.
+
+`ColumnBuilder` takes the records of pulls or of log files and gives the columns that are wanted.
+This is the plain one; `hot.ColumnBuilder` is compiled where it can be. Neither knows Arrow itself:
+numbers stand in machine order, texts are UTF-8 behind 32-bit offsets, nulls are bits.
+"""
+
+import sys
+from array import array
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ._reference import split_records
+from .message_id import offset_id
+from .properties import KEYS, TAGS, UNIQUE_KEY, property_value
+
+NUMBERS: Final = {
+    "queueId": "i",
+    "queueOffset": "q",
+    "physicalOffset": "q",
+    "bornTimestamp": "q",
+    "storeTimestamp": "q",
+    "reconsumeTimes": "i",
+    "sysFlag": "i",
+    "flag": "i",
+}
+"""Their types as `array` names them. Times are microseconds since 1970."""
+TEXTS: Final = ("topic", "msgId", "keys", "tags")
+BINARIES: Final = ("body", "properties", "bornHost", "storeHost")
+COLUMNS: Final = (*TEXTS, *NUMBERS, *BINARIES)
+"""Bodies are as stored, hosts are packed, properties are encoded."""
+BUFFER_BYTES_MAX: Final = 2**31 - 1
+"""What 32-bit offsets reach."""
+
+_KEYS, _TAGS, _UNIQUE_KEY = KEYS.encode(), TAGS.encode(), UNIQUE_KEY.encode()
+
+
+class Column(NamedTuple):
+    """Buffers of one column. `offsets` is empty for numbers, `validity` where nothing is null."""
+
+    offsets: bytes
+    data: bytes
+    validity: bytes
+    null_count: int
+
+
+class ColumnBuilder:
+    """Collects records; `take` gives what was collected, and begins anew.
+
+    `tags`: only records with one of these tags. A broker compares hashes, so it may send others.
+    """
+
+    def __init__(self, names: Iterable[str], tags: frozenset[bytes] | None = None) -> None:
+        self._names = tuple(names)
+        unknown = set(self._names) - set(COLUMNS)
+        if unknown:
+            raise ValueError(f"no such columns: {', '.join(sorted(unknown))}")
+        self._tags = tags
+        self._begin()
+
+    def _begin(self) -> None:
+        self.count = 0
+        self.data_bytes = 0
+        """Of texts and binaries together."""
+        self._values: dict[str, list[int | bytes | None]] = {name: [] for name in self._names}
+
+    def add(self, data: bytes, start: int = 0, end: int = 2**63 - 1) -> int:
+        """Take the records in whose queue offsets lie between; how many. MalformedRecord when one
+        is not whole: then nothing of `data` is taken."""
+        added = 0
+        for record in split_records(data):
+            properties = record[10]
+            tag = property_value(properties, _TAGS)
+            if not start <= record[2] < end or (self._tags is not None and tag not in self._tags):
+                continue
+            fields: dict[str, int | bytes | None] = {
+                "topic": record[0],
+                "queueId": record[1],
+                "queueOffset": record[2],
+                "physicalOffset": record[3],
+                "reconsumeTimes": record[4],
+                "bornTimestamp": _micros(record[5]),
+                "storeTimestamp": _micros(record[6]),
+                "flag": record[7],
+                "sysFlag": record[8],
+                "body": record[9],
+                "properties": properties,
+                "bornHost": record[11],
+                "storeHost": record[12],
+                "tags": tag,
+                "keys": property_value(properties, _KEYS),
+                "msgId": property_value(properties, _UNIQUE_KEY)
+                or offset_id(record[12], record[3]).encode(),
+            }
+            for name, values in self._values.items():
+                values.append(_clean(name, fields[name]))
+            added += 1
+        self.count += added
+        self.data_bytes = sum(
+            len(value)
+            for values in self._values.values()
+            for value in values
+            if isinstance(value, bytes)
+        )
+        return added
+
+    def take(self) -> dict[str, Column]:
+        columns = {name: _column(name, values) for name, values in self._values.items()}
+        self._begin()
+        return columns
+
+
+def _micros(milliseconds: int) -> int:
+    """Wraps around as 64 bits do."""
+    return (milliseconds * 1000 + 2**63) % 2**64 - 2**63
+
+
+def _clean(name: str, value: int | bytes | None) -> int | bytes | None:
+    """Texts must be UTF-8, whatever their sender wrote."""
+    if name in TEXTS and isinstance(value, bytes) and not value.isascii():
+        return value.decode("utf-8", "replace").encode()
+    return value
+
+
+def _column(name: str, values: list[int | bytes | None]) -> Column:
+    if name in NUMBERS:
+        numbers = [value for value in values if isinstance(value, int)]
+        return Column(b"", array(NUMBERS[name], numbers).tobytes(), b"", 0)
+    offsets, end = array("i", [0]), 0
+    for value in values:
+        end += len(value) if isinstance(value, bytes) else 0
+        offsets.append(end)
+    nulls = sum(value is None for value in values)
+    pieces = [value for value in values if isinstance(value, bytes)]
+    return Column(offsets.tobytes(), b"".join(pieces), _validity(values) if nulls else b"", nulls)
+
+
+def _validity(values: list[int | bytes | None]) -> bytes:
+    bits = bytearray((len(values) + 7) // 8)
+    for number, value in enumerate(values):
+        if value is not None:
+            bits[number >> 3] |= 1 << (number & 7)
+    return bytes(bits)
+
+
+assert sys.byteorder == "little", "Arrow's buffers are little-endian, and so are ours"
