@@ -10,7 +10,7 @@ SET ?= full
 ROUNDS ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint interop bench chaos clean
+.PHONY: help setup demo test lint twin interop bench chaos clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -39,12 +39,17 @@ lint: setup  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+twin: setup  ## the blocking client anew, out of the asyncio one
+	$(BIN)/python -m tools.blocking_twin
+
 interop: setup  ## against the real Apache RocketMQ (SET=short: smaller stores)
 	$(BIN)/python -m interop.toolchain
 	COMETMQ_INTEROP_SET=$(SET) $(BIN)/python -m pytest interop --timeout 1200
 
 bench: setup  ## figures of docs/performance.md
 	$(BIN)/python -m bench.store
+	$(BIN)/python -m bench.client
+	$(BIN)/python -m bench.client --system rocketmq --cases sync in_flight push
 
 chaos: setup  ## kills and power cuts, for long (ROUNDS=30: about ten minutes)
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py tests/broker/test_timers_kill.py -k 'killing or killed or power_cut'

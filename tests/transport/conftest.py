@@ -1,6 +1,7 @@
 """Coroutine tests of this directory run once on every event loop, and within a time limit.
 
-What a callback raises and nobody sees fails the test too.
+A module may name fewer loops in its own `LOOPS`, and a longer time in `TEST_TIMEOUT_S`. What a
+callback raises and nobody sees fails the test too.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ LOOPS = ["asyncio", "uvloop"] if importlib.util.find_spec("uvloop") else ["async
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if inspect.iscoroutinefunction(metafunc.function):
         metafunc.fixturenames.append("loop_name")
-        metafunc.parametrize("loop_name", LOOPS)
+        metafunc.parametrize("loop_name", getattr(metafunc.module, "LOOPS", LOOPS))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,7 +32,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     loop_name = str(pyfuncitem.callspec.params["loop_name"])
     with asyncio.Runner(loop_factory=_factory(loop_name)) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: unseen.append(context))
-        runner.run(asyncio.wait_for(test(**given), TEST_TIMEOUT_S))
+        limit_s = getattr(pyfuncitem.module, "TEST_TIMEOUT_S", TEST_TIMEOUT_S)
+        runner.run(asyncio.wait_for(test(**given), limit_s))
     assert unseen == []
     return True
 

@@ -12,7 +12,7 @@ from cometmq.transport.connection import Connection, Handlers
 from cometmq.transport.dial import connect
 from cometmq.transport.errors import TransportError
 
-from .errors import NotStarted, Unreachable
+from .errors import ConnectionLost, NotStarted, Unreachable
 
 _CLOSE_TIMEOUT_S = 1.0
 Greeting = Callable[[str, Connection], Awaitable[None]]
@@ -56,7 +56,18 @@ class Connections:
             attempt = asyncio.create_task(self._connect(address))
             attempt.add_done_callback(lambda done: self._attempted(address, done))
             self._attempts[address] = attempt
-        return await asyncio.shield(attempt)
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled() and self._closed:
+                raise NotStarted("the client was stopped") from None
+            raise
+
+    def drop(self, address: str) -> None:
+        """Hang up on a peer that is silent: a new connection may still reach it."""
+        connection = self._open.get(address)
+        if connection is not None:
+            connection.abort()
 
     def _attempted(self, address: str, attempt: asyncio.Task[Connection]) -> None:
         self._attempts.pop(address, None)
@@ -79,6 +90,9 @@ class Connections:
         except BaseException:
             connection.abort()
             raise
+        if not connection.is_open:
+            # Its end came together with the answer to the greeting: nobody would hear of it again.
+            raise ConnectionLost(f"the connection to {address} was closed at once")
         self._open[address] = connection
         self._all_lost.clear()
         return connection

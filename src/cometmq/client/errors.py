@@ -142,6 +142,7 @@ class TopicNotFound(BrokerError):
 
 class TopicExists(BrokerError):
     code = ResponseCode.TOPIC_EXIST_ALREADY
+    advice = "take another name, or use the topic that is there"
 
 
 class PullNotFound(BrokerError):
@@ -196,6 +197,7 @@ class FilterOutdated(BrokerError):
 
 class InvalidParameter(BrokerError):
     code = ResponseCode.INVALID_PARAMETER
+    advice = "mend the value that it names"
 
 
 class ConsumerNotOnline(BrokerError):
@@ -210,6 +212,7 @@ class ConsumeTimedOut(BrokerError):
 
 class BrokerNotFound(BrokerError):
     code = ResponseCode.BROKER_NOT_EXIST
+    advice = "the cluster has no such broker now; list its brokers"
 
 
 class GroupBroadcasts(BrokerError):
@@ -219,6 +222,40 @@ class GroupBroadcasts(BrokerError):
 
 class IllegalOperation(BrokerError):
     code = ResponseCode.ILLEGAL_OPERATION
+    advice = "it is too late for this, or this server never allows it"
+
+
+# What CometMQ never answers, and Apache RocketMQ 5 does.
+
+
+class TransactionFailed(BrokerError):
+    code = 4
+    advice = "the transaction is lost; send the message again"
+
+
+class FlowControlled(BrokerError):
+    code = 215
+    advice = "the broker limits this client; ask more slowly"
+
+
+class NotLeader(BrokerError):
+    code = 501
+    advice = "the queue moved to another broker; routes tell where within half a minute"
+
+
+class GoingAway(BrokerError):
+    code = 1500
+    advice = "the broker is stopping; try again, on another one if there is one"
+
+
+class UserNotFound(BrokerError):
+    code = 3001
+    advice = "create the user first"
+
+
+class PolicyNotFound(BrokerError):
+    code = 3002
+    advice = "create the access policy first"
 
 
 def _with_codes(base: type[BrokerError]) -> dict[int, type[BrokerError]]:

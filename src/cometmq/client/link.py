@@ -56,7 +56,7 @@ class Link:
             greet=self._greet,
             on_lost=self._lost,
         )
-        self._nameservers = NameServers(cluster.addresses, self._ask_address)
+        self._nameservers = NameServers(cluster.addresses, self._ask_or_hang_up)
         self.routes = Routes(self._nameservers.ask)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
@@ -98,7 +98,10 @@ class Link:
     async def _every(self, seconds: float, work: Callable[[], Coroutine[None, None, None]]) -> None:
         while True:
             await asyncio.sleep(seconds)
-            await work()
+            try:
+                await work()
+            except Exception:
+                log.exception("a regular duty of the client failed; it goes on")
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -164,6 +167,15 @@ class Link:
             raise error_of(answer.code, answer.remark, address)
         return answer
 
+    async def _ask_or_hang_up(self, address: str, request: Request) -> Command:
+        """For what every server answers at once: silence means that the connection is dead, and
+        TCP alone might need a quarter of an hour to notice."""
+        try:
+            return await self._ask_address(address, request)
+        except AnswerTimedOut:
+            self._connections.drop(address)
+            raise
+
     # -- heartbeats ------------------------------------------------------------------------------
 
     async def beat(self) -> None:
@@ -176,7 +188,7 @@ class Link:
             if self._connections.current(address) is None:
                 await self._connections.get(address)  # Its greeting is the heartbeat.
             else:
-                await self._ask_address(address, self._heartbeat_request())
+                await self._ask_or_hang_up(address, self._heartbeat_request())
         except ClientError as error:
             log.warning("no heartbeat to broker %s: %s", address, error)
 
@@ -185,7 +197,7 @@ class Link:
             return
         with transport_errors():
             answer = await connection.request(
-                self._heartbeat_request(), self.cluster.request_timeout_s
+                self.signed(self._heartbeat_request()), self.cluster.request_timeout_s
             )
         if answer.code not in SUCCESS:
             raise error_of(answer.code, answer.remark, address)
@@ -193,7 +205,7 @@ class Link:
     def _heartbeat_request(self) -> Request:
         assert self._heartbeat is not None
         body = msgspec.json.encode(self._heartbeat(self.client_id))
-        return self.signed(Request(RequestCode.HEART_BEAT, {}, body))
+        return Request(RequestCode.HEART_BEAT, {}, body)
 
     async def unregister(
         self, *, producer_group: str | None = None, consumer_group: str | None = None
@@ -204,10 +216,14 @@ class Link:
             "producerGroup": producer_group,
             "consumerGroup": consumer_group,
         }
-        for address in self.routes.addresses:
-            if self._connections.current(address) is not None:
-                with contextlib.suppress(ClientError):
-                    await self.ask(address, RequestCode.UNREGISTER_CLIENT, fields)
+        code = RequestCode.UNREGISTER_CLIENT
+        connected = [one for one in self.routes.addresses if self._connections.current(one)]
+        told = await asyncio.gather(
+            *(self.ask(address, code, fields) for address in connected), return_exceptions=True
+        )
+        for address, answer in zip(connected, told, strict=True):
+            if isinstance(answer, BaseException):
+                log.info("broker %s could not be told that we leave: %s", address, answer)
 
     # -- lost connections ------------------------------------------------------------------------
 
@@ -235,9 +251,13 @@ def transport_errors() -> Iterator[None]:
     """Errors of a connection as this package names them."""
     try:
         yield
-    except RequestTimeout as error:
-        raise AnswerTimedOut(str(error)) from error
-    except ConnectionClosed as error:
-        raise ConnectionLost(str(error)) from error
     except TransportError as error:
-        raise Unreachable(str(error)) from error
+        raise client_error(error) from error
+
+
+def client_error(error: TransportError) -> ClientError:
+    if isinstance(error, RequestTimeout):
+        return AnswerTimedOut(str(error))
+    if isinstance(error, ConnectionClosed):
+        return ConnectionLost(str(error))
+    return Unreachable(str(error))

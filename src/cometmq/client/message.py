@@ -1,10 +1,12 @@
 """A message to be sent, and the properties by which brokers and consumers know it."""
 
 import datetime as dt
+import functools
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cometmq.clock import Clock
 from cometmq.protocol import properties as props
 from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.names import check_topic
@@ -13,6 +15,7 @@ from .errors import IllegalArgument
 
 BODY_BYTES_MAX = 4 * 1024**2
 DELAY_LEVELS = 18
+_INT_MAX = 2**31 - 1
 WAIT = "WAIT"
 DELAY = "DELAY"
 DELIVER_MS = "TIMER_DELIVER_MS"
@@ -25,6 +28,13 @@ RESERVED = frozenset({
     "CONSUME_START_TIME", "TIMER_DELAY_SEC", "TIMER_DELAY_MS",
 })  # fmt: skip
 """Names with a meaning of their own. Those that a sender may decide are fields of a message."""
+
+
+_PLAIN = f"{WAIT}\x01true\x02"
+_ID_BEGIN = f"{props.UNIQUE_KEY}\x01"
+UNIQUE_ID_BYTES_MAX = len(_ID_BEGIN) + 56 + 1
+"""What a unique id takes of the properties: that of an IPv6 host has 56 digits."""
+PROPERTIES_BYTES_MAX = props.PROPERTIES_BYTES_MAX - UNIQUE_ID_BYTES_MAX
 
 
 class Message(msgspec.Struct):
@@ -51,29 +61,49 @@ class Message(msgspec.Struct):
     def is_delayed(self) -> bool:
         return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has a topic and a body and nothing else."""
+        return not (
+            self.tags or self.keys or self.properties or self.sharding_key or self.delay_level
+            or self.delay is not None or self.deliver_at is not None or not self.wait_store
+        )  # fmt: skip
+
 
 def check_message(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
     """IllegalArgument with the rule that a message breaks."""
-    if not message.body:
+    body = message.body
+    if not isinstance(body, bytes):
+        raise IllegalArgument(f"a body is bytes, not {type(body).__name__}: encode it")
+    if not body:
         raise IllegalArgument(f"a message to {message.topic} without a body; RocketMQ takes none")
-    if len(message.body) > body_bytes_max:
+    if len(body) > body_bytes_max:
         raise IllegalArgument(
-            f"a body of {len(message.body)} bytes; this producer sends up to {body_bytes_max}"
+            f"a body of {len(body)} bytes; this producer sends up to {body_bytes_max}"
         )
-    try:
-        check_topic(message.topic)
-    except IllegalMessage as error:
-        raise IllegalArgument(str(error)) from None
+    _checked_topic(message.topic)
+    if not -_INT_MAX - 1 <= message.flag <= _INT_MAX:
+        raise IllegalArgument(f"flag {message.flag}: a number of 32 bits is possible")
     if message.is_delayed:
         _check_delay(message)
 
 
-def encode_sent(message: Message, unique_id: str, now_ms: int, more: Mapping[str, str]) -> str:
-    """The properties of a message as a send request carries them.
+@functools.lru_cache(maxsize=1024)
+def _checked_topic(topic: str) -> str:
+    try:
+        return check_topic(topic)
+    except IllegalMessage as error:
+        raise IllegalArgument(str(error)) from None
+
+
+def encode_sent(message: Message, clock: Clock, more: Mapping[str, str]) -> str:
+    """The properties of a message as a send request carries them, but for its unique id.
 
     `more` has those that the producer adds, such as the mark of a transaction.
     """
-    fields = {props.UNIQUE_KEY: unique_id, WAIT: "true" if message.wait_store else "false"}
+    if message.is_plain and not more:
+        return _PLAIN
+    fields = {WAIT: "true" if message.wait_store else "false"}
     if message.tags:
         fields[props.TAGS] = message.tags
     if message.keys:
@@ -81,7 +111,7 @@ def encode_sent(message: Message, unique_id: str, now_ms: int, more: Mapping[str
     if message.sharding_key:
         fields[SHARDING_KEY] = message.sharding_key
     if message.is_delayed:
-        fields |= _delay_fields(message, now_ms)
+        fields |= _delay_fields(message, clock.now_ms())
     if message.properties:
         _refuse_reserved(message.properties)
         fields |= message.properties
@@ -94,14 +124,22 @@ def encode_text(fields: Mapping[str, str]) -> str:
     marks = len(fields)
     if encoded.count("\x01") != marks or encoded.count("\x02") != marks or "" in fields.values():
         _explain(fields)
-    # A character takes up to four bytes: only long ones need an exact count.
-    if len(encoded) * 4 > props.PROPERTIES_BYTES_MAX:
-        size = len(encoded.encode())
-        if size > props.PROPERTIES_BYTES_MAX:
-            raise IllegalArgument(
-                f"properties of {size} bytes; {props.PROPERTIES_BYTES_MAX} are possible"
-            )
+    size = len(encoded) if encoded.isascii() else _utf8_size(encoded)
+    if size > PROPERTIES_BYTES_MAX:
+        raise IllegalArgument(f"properties of {size} bytes; {PROPERTIES_BYTES_MAX} are possible")
     return encoded
+
+
+def with_unique_id(unique_id: str, encoded: str) -> str:
+    """The properties in full: those that `encode_sent` gave, and the unique id."""
+    return f"{_ID_BEGIN}{unique_id}\x02{encoded}"
+
+
+def _utf8_size(text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError as error:
+        raise IllegalArgument(f"properties that UTF-8 cannot say: {error}") from None
 
 
 def _explain(fields: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from cometmq.protocol.command import Command, Request
 
-from .errors import AnswerTimedOut, ConnectionLost, Unreachable
+from .errors import AnswerTimedOut, BrokerError, ConnectionLost, Unreachable
 
 _random = random.Random()  # noqa: S311 - spreads clients over servers, guards nothing
 
@@ -21,11 +21,19 @@ class NameServers:
     async def ask(self, request: Request) -> Command:
         """The answer of the first one that has one. An answer that says no is an answer, too."""
         errors = []
-        for _ in self._addresses:
-            address = self._addresses[self._current]
+        count, first = len(self._addresses), self._current
+        for step in range(count):
+            # Counted from where this request began: others may move on at the same time.
+            number = (first + step) % count
+            address = self._addresses[number]
             try:
-                return await self._ask(address, request)
+                answer = await self._ask(address, request)
             except (Unreachable, ConnectionLost, AnswerTimedOut) as error:
                 errors.append(f"{address}: {error}")
-                self._current = (self._current + 1) % len(self._addresses)
+            except BrokerError:
+                self._current = number
+                raise
+            else:
+                self._current = number
+                return answer
         raise Unreachable("no NameServer answers: " + "; ".join(errors))

@@ -14,7 +14,7 @@ from cometmq.protocol.fastjson import decode_body
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.routes import MASTER_ID, TopicRoute
 
-from .errors import ClientError, TopicNotFound
+from .errors import ClientError, TopicNotFound, answers_read
 
 log = logging.getLogger(__name__)
 _READABLE = 4
@@ -56,7 +56,8 @@ class Routes:
         """Ask a NameServer; TopicNotFound when it knows no such topic."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         answer = await self._ask(Request(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields))
-        route = _route_of(topic, decode_body(answer.body, TopicRoute, "route"))
+        with answers_read():
+            route = _route_of(topic, decode_body(answer.body, TopicRoute, "route"))
         before = self._routes.get(topic)
         self._routes[topic] = route
         self._brokers.update(route.brokers)

@@ -14,6 +14,10 @@ from .message import Message
 from .properties import PROPERTIES_BYTES_MAX
 
 _HEAD = struct.Struct(">iiiii")
+_pack_head = _HEAD.pack
+_pack_size = struct.Struct(">H").pack
+BATCHED_BYTES = _HEAD.size + 2
+"""What a message takes in a batch beside body and properties."""
 MESSAGES_MAX = 100_000
 """More in one batch is an attack, not a batch: each would be a few bytes."""
 
@@ -24,14 +28,15 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
         properties = message.properties
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise IllegalMessage(f"properties have {len(properties)} bytes")
-        size = _HEAD.size + len(message.body) + 2 + len(properties)
-        parts += (
-            _HEAD.pack(size, 0, 0, message.flag, len(message.body)),
-            message.body,
-            len(properties).to_bytes(2, "big"),
-            properties,
-        )
+        parts.append(encode_batched(message.flag, message.body, properties))
     return b"".join(parts)
+
+
+def encode_batched(flag: int, body: bytes, properties: bytes) -> bytes:
+    """One message of a batch; a batch is any number of them, one behind the other."""
+    body_size, properties_size = len(body), len(properties)
+    size = BATCHED_BYTES + body_size + properties_size
+    return _pack_head(size, 0, 0, flag, body_size) + body + _pack_size(properties_size) + properties
 
 
 def decode_batch(body: bytes, like: Message) -> list[Message]:

@@ -148,8 +148,10 @@ class Language(enum.IntEnum):
 
     @classmethod
     def of(cls, name: str) -> "Language":
-        return cls.__members__.get(name, cls.OTHER)
+        return _LANGUAGES.get(name, cls.OTHER)
 
+
+_LANGUAGES = dict(Language.__members__)
 
 PROTOCOL_VERSION = 513
 """Of Apache RocketMQ 5.5.0, in the numbering of its MQVersion; clients judge by it what we know."""

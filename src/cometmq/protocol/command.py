@@ -13,7 +13,7 @@ import enum
 import functools
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -315,12 +315,15 @@ def _low_16_bits(code: int) -> int:
 
 
 def _frame(kind: HeaderKind, header: bytes, body: Body) -> list[bytes]:
-    pieces = [body] if isinstance(body, bytes) else list(body)
-    if len(header) > _HEADER_BYTES_MAX:
-        raise ProtocolError(f"a header of {len(header)} bytes; {_HEADER_BYTES_MAX} are possible")
-    size = 4 + len(header) + sum(map(len, pieces))
-    prefix = _PREFIX.pack(size, kind << 24 | len(header))
-    return [prefix + header, *pieces]
+    header_size = len(header)
+    if header_size > _HEADER_BYTES_MAX:
+        raise ProtocolError(f"a header of {header_size} bytes; {_HEADER_BYTES_MAX} are possible")
+    word = kind << 24 | header_size
+    if isinstance(body, bytes):
+        return [_PREFIX.pack(4 + header_size + len(body), word) + header, body]
+    pieces = cast("list[bytes]", list(body))
+    size = 4 + header_size + sum(map(len, pieces))
+    return [_PREFIX.pack(size, word) + header, *pieces]
 
 
 @functools.cache

@@ -34,17 +34,31 @@ class UniqueIds:
 
     def __init__(self, ip: bytes, seed: int, pid: int | None = None) -> None:
         process = os.getpid() if pid is None else pid
-        self._prefix = ip + struct.pack(">HI", process & 0xFFFF, seed & 0xFFFFFFFF)
+        prefix = ip + struct.pack(">HI", process & 0xFFFF, seed & 0xFFFFFFFF)
+        self._prefix = prefix.hex().upper()
         self._counter = itertools.count()
         self._month_start_ms = 0
         self._month_end_ms = 0
+        self._last = (-1, "")
+        """All ids of one millisecond begin alike; one value, so that threads may share it."""
 
     def make(self, now_ms: int) -> str:
+        return f"{self._begin(now_ms)}{next(self._counter) & 0xFFFF:04X}"
+
+    def make_several(self, now_ms: int, count: int) -> list[str]:
+        beginning, counter = self._begin(now_ms), self._counter
+        return [f"{beginning}{next(counter) & 0xFFFF:04X}" for _ in range(count)]
+
+    def _begin(self, now_ms: int) -> str:
+        made_ms, beginning = self._last
+        if made_ms == now_ms:
+            return beginning
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._month_start_ms, self._month_end_ms = _month_around(now_ms)
         elapsed = now_ms - self._month_start_ms
-        tail = struct.pack(">IH", elapsed & 0xFFFFFFFF, next(self._counter) & 0xFFFF)
-        return (self._prefix + tail).hex().upper()
+        beginning = f"{self._prefix}{elapsed & 0xFFFFFFFF:08X}"
+        self._last = (now_ms, beginning)
+        return beginning
 
 
 class UniqueIdParts(NamedTuple):

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cometmq.protocol.topic_config import PERM_READ, PERM_WRITE
+from cometmq.transport.background import BackgroundLoop
 
 from .clock import MovableClock
 from .embedded import EmbeddedBroker
 from .fault_proxy import FaultProxy
-from .own_loop import BackgroundLoop
 
 
 class BlockingEmbeddedBroker:

@@ -25,11 +25,12 @@ from cometmq.protocol.command import Request
 from cometmq.protocol.registration import header_fields
 from cometmq.protocol.topic_config import PERM_READ, PERM_WRITE
 from cometmq.store.config import FlushMode
+from cometmq.transport.background import BackgroundLoop
 from cometmq.transport.dial import connect
 
 from .clock import MovableClock
 from .fault_proxy import FaultProxy
-from .own_loop import BackgroundLoop
+from .own_loop import CALL_TIMEOUT_S
 from .ports import LOOPBACK, ReservedPort, reserve_ports
 from .route_proxy import RouteProxy
 
@@ -144,7 +145,7 @@ class EmbeddedBroker:
     def __enter__(self) -> "BlockingEmbeddedBroker":
         from .blocking import BlockingEmbeddedBroker
 
-        background = BackgroundLoop()
+        background = BackgroundLoop("cometmq-testing", call_timeout_s=CALL_TIMEOUT_S)
         background.start()
         try:
             background.call(self.__aenter__())

@@ -77,10 +77,14 @@ class Connection(asyncio.Protocol):
         self._output_bytes = 0
         self._flush_planned = False
         self._paused = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._unhandled: deque[Command] = deque()
         self._pending: dict[int, tuple[asyncio.Future[Command], asyncio.TimerHandle]] = {}
         self._opaque = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._wrong = ""
+        """Why we closed it, if the peer said something that cannot be."""
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer}>"
@@ -111,6 +115,7 @@ class Connection(asyncio.Protocol):
         commands, wrong = self._read(data)
         self._take(commands)
         if wrong:
+            self._wrong = wrong
             log.warning("%s closed: %s", self.peer, wrong)
         if wrong or (self._tls is not None and self._tls.has_ended):
             self.close()
@@ -143,17 +148,20 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._flowing.clear()
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._flowing.set()
         self.last_active = self._loop.time()
         self._work()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's call
         self._transport = None
+        self._flowing.set()
         self._unhandled.clear()
         self._output.clear()
-        closed = ConnectionClosed(f"the connection to {self.peer} was closed")
+        closed = self._closed("was closed")
         for waiting, timer in self._pending.values():
             timer.cancel()
             if not waiting.done():
@@ -280,8 +288,14 @@ class Connection(asyncio.Protocol):
     def _give_up(self, opaque: int, code: int, timeout_s: float) -> None:
         waiting, _ = self._pending.pop(opaque)
         if not waiting.done():
-            said = f"no answer from {self.peer} to request {code} within {timeout_s:g} s"
+            said = f"no answer from {self.peer} to request {code} within {timeout_s:.3g} s"
             waiting.set_exception(RequestTimeout(said))
+
+    async def writable(self) -> None:
+        """Wait until the peer has read enough of what was sent to it."""
+        if self._output_bytes > self._limits.output_bytes_high:
+            self._flush()
+        await self._flowing.wait()
 
     def tell(self, request: Request) -> None:
         """Send a one-way request; without a connection it goes nowhere."""
@@ -306,7 +320,11 @@ class Connection(asyncio.Protocol):
 
     def _require_open(self) -> None:
         if not self.is_open:
-            raise ConnectionClosed(f"the connection to {self.peer} is closed")
+            raise self._closed("is closed")
+
+    def _closed(self, what: str) -> ConnectionClosed:
+        why = f": {self._wrong}" if self._wrong else ""
+        return ConnectionClosed(f"the connection to {self.peer} {what}{why}")
 
     # -- output ----------------------------------------------------------------------------------
 

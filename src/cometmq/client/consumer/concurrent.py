@@ -15,6 +15,7 @@ from ..received import ReceivedMessage
 from .feed import Feed
 from .handling import FAILED, Handling, Later
 from .returns import Returns
+from .turns import Turns
 from .window import Window
 
 log = logging.getLogger(__name__)
@@ -33,11 +34,12 @@ class _Work(NamedTuple):
 
 
 class _Worker:
-    """`since` is when it began with what it has in hand; 0 when it waits."""
+    """`since` is when its handler began with `work`; 0 when no handler is at work."""
 
     def __init__(self) -> None:
         self.since = 0.0
-        self.expired = False
+        self.work: _Work | None = None
+        self.is_expired = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -60,6 +62,7 @@ class ConcurrentWorkers:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._workers = [_Worker() for _ in range(workers)]
         self._timers: set[asyncio.TimerHandle] = set()
+        self._turns = Turns()
         self._watch: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -68,9 +71,17 @@ class ConcurrentWorkers:
 
     async def given_up(self, feed: Feed) -> None:
         """Nothing to wait for: what is in hand will come again elsewhere."""
+        left = [work for work in self._ready if work.feed is not feed]
+        self._ready.clear()
+        self._ready.extend(left)
 
     async def released(self, queue: MessageQueue) -> None:
         """Nothing was locked."""
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those that handlers run in."""
+        return [worker.task for worker in self._workers if worker.task is not None]
 
     def start(self) -> None:
         for worker in self._workers:
@@ -84,10 +95,9 @@ class ConcurrentWorkers:
         for timer in self._timers:
             timer.cancel()
         self._wake(len(self._idle))
-        tasks = [worker.task for worker in self._workers if worker.task is not None]
         if self._watch is not None:
             self._watch.cancel()
-        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        _, late = await asyncio.wait(self.tasks, timeout=timeout_s)
         if late:
             log.warning("%d handlers did not end within %g s: cancelled", len(late), timeout_s)
             for task in late:
@@ -127,37 +137,50 @@ class ConcurrentWorkers:
                 self._idle.append(waiting)
                 await waiting
                 continue
+            now = loop.time()
+            if self._turns.is_over(now):
+                await self._turns.next()
+                continue
             work = ready.popleft()
             if not work.is_void:
-                worker.since = loop.time()
+                worker.work, worker.since = work, now
                 await self._consume(worker, work)
-                worker.since = 0.0
 
     async def _consume(self, worker: _Worker, work: _Work) -> None:
         try:
             outcome = await self._handling.handle(work.messages)
         except asyncio.CancelledError:
-            if not worker.expired:
+            if not worker.is_expired:
                 raise
-            worker.expired = False
             outcome = FAILED
+        worker.since = 0.0
+        if worker.is_expired:
+            worker.is_expired = False
+            if not self._handling.is_cancellable:
+                return  # It was put off when its time was up.
+            assert worker.task is not None
+            worker.task.uncancel()
         if outcome is None:
             work.feed.finish(work.window, work.messages)
         else:
             await self._put_off(work, outcome)
 
     async def _put_off(self, work: _Work, later: Later) -> None:
-        failed = work.messages[later.done :]
+        done, failed = work.messages[: later.done], work.messages[later.done :]
         if self._returns is None:
             log.warning("%d messages of a broadcasting group failed and are dropped", len(failed))
             work.feed.finish(work.window, work.messages)
             return
-        done = work.messages[: later.done]
+        work.feed.finish(work.window, done)
+        if work.is_void:
+            return  # Whoever has the queue now gets them anyway.
         kept: list[ReceivedMessage] = []
         for message in failed:
-            taken = await self._returns.send_back(message, later.delay_level)
-            (done if taken else kept).append(message)
-        work.feed.finish(work.window, done)
+            if await self._returns.send_back(message, later.delay_level):
+                work.feed.finish(work.window, [message])
+            else:
+                message.reconsume_times += 1
+                kept.append(message)
         if kept:
             self._add_later(work._replace(messages=kept))
 
@@ -172,14 +195,23 @@ class ConcurrentWorkers:
     # -- handlers that take too long -------------------------------------------------------------
 
     async def _expire(self) -> None:
-        """A handler that runs for longer than allowed counts as failed; it is cancelled."""
+        """A handler that runs for longer than allowed counts as failed."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(self._timeout_s / 4, 60.0))
             begun_before = loop.time() - self._timeout_s
             for worker in self._workers:
-                if worker.task is not None and 0 < worker.since < begun_before:
+                if 0 < worker.since < begun_before and not worker.is_expired:
                     log.error("a handler ran for over %g s: counted as failed", self._timeout_s)
-                    worker.expired = True
-                    worker.since = loop.time()
-                    worker.task.cancel()
+                    worker.is_expired = True
+                    await self._end_or_put_off(worker)
+
+    async def _end_or_put_off(self, worker: _Worker) -> None:
+        """A coroutine is cancelled. A thread cannot be: its message goes back, and the worker takes
+        the next one when the thread has come back, so that nothing expires unseen by a handler."""
+        assert worker.task is not None
+        assert worker.work is not None
+        if self._handling.is_cancellable:
+            worker.task.cancel()
+        else:
+            await self._put_off(worker.work, FAILED)

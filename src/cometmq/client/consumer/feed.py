@@ -21,6 +21,7 @@ from ..errors import (
     ClientError,
     FilterOutdated,
     FilterUnknown,
+    IllegalArgument,
     SubscriptionOutdated,
     SubscriptionUnknown,
 )
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 _UNHEARD = (SubscriptionUnknown, SubscriptionOutdated, FilterUnknown, FilterOutdated)
 _RETRY_FIRST_S = 0.1
 _RETRY_LONGEST_S = 3.0
+_HELD_LEAST_S = 0.05
+"""A broker that has nothing and says so sooner is one that cannot hold our pull just now."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,10 @@ class FlowLimits:
     bytes: int = 100 * 1024**2
     span: int = 2000
     """From the first message that is not done to the last one read; 0: any."""
+
+    def __post_init__(self) -> None:
+        if self.messages < 1 or self.bytes < 1 or self.span < 0:
+            raise IllegalArgument(f"nothing could ever be read within {self}")
 
 
 Deliver = Callable[["Feed", Window, list[ReceivedMessage]], None]
@@ -56,15 +63,19 @@ class Feed:
         subscription: Callable[[], SubscriptionData],
         deliver: Deliver,
         *,
-        find_start: Callable[["Feed"], Awaitable[int]],
+        take_over: Callable[["Feed"], Awaitable[None]],
+        find_start: Callable[[MessageQueue], Awaitable[int]],
         beat: Callable[[], Awaitable[None]],
         limits: FlowLimits,
         commits: bool,
     ) -> None:
-        """`beat` tells brokers our subscriptions; `commits`: pulls carry the offset along."""
+        """`take_over` returns when the queue is ours to read; `beat` tells brokers our
+        subscriptions; `commits`: pulls carry the offset along."""
         self.queue = queue
         self.window: Window | None = None
         """None until it is known where to begin."""
+        self.committed: int | None = None
+        """What was written down last of this window."""
         self.is_dropped = False
         self.is_paused = False
         self.last_pull_ms = 0
@@ -72,6 +83,8 @@ class Feed:
         self._puller = puller
         self._subscription = subscription
         self._deliver = deliver
+        self._take_over = take_over
+        self._is_taken = False
         self._find_start = find_start
         self._beat = beat
         self._limits = limits
@@ -96,8 +109,13 @@ class Feed:
 
     def reset(self, offset: int | None) -> None:
         """Go on at another offset, or where the group is; what was read ahead is forgotten."""
-        self._stop_reading()
         self.window = None if offset is None else Window(offset)
+        self.committed = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Ask anew, from where we are: what a broker still holds was asked for before."""
+        self._stop_reading()
         if not self.is_dropped:
             self.start()
 
@@ -119,7 +137,10 @@ class Feed:
             self._changed.set()
 
     def pause(self) -> None:
-        self.is_paused = True
+        """From now on nothing more comes, not even by a pull that is under way."""
+        if not self.is_paused:
+            self.is_paused = True
+            self.restart()
 
     def resume(self) -> None:
         self.is_paused = False
@@ -151,17 +172,24 @@ class Feed:
                 await self._beat()
                 await asyncio.sleep(self._backoff.next_s())
             except (ClientError, ProtocolError) as error:
-                # A broker that says no will say so again: that is worth a louder word.
-                level = logging.ERROR if isinstance(error, BrokerError) else logging.WARNING
+                # Who says no, or nonsense, will say so again: that is worth a louder word.
+                is_lasting = isinstance(error, (BrokerError, ProtocolError))
+                level = logging.ERROR if is_lasting else logging.WARNING
                 log.log(level, "%r cannot be read now: %s", self, error)
+                await asyncio.sleep(self._backoff.next_s())
+            except Exception:
+                log.exception("%r: reading broke and begins again", self)
                 await asyncio.sleep(self._backoff.next_s())
 
     async def _read(self) -> None:
+        if not self._is_taken:
+            await self._take_over(self)
+            self._is_taken = True
         if self.window is None:
-            start = await self._find_start(self)
-            self.window = Window(start)
+            self.window = Window(await self._find_start(self.queue))
         window = self.window
         await self._room(window)
+        asked = _now()
         pulled = await self._puller.pull(
             self.queue,
             window.next_offset,
@@ -170,6 +198,8 @@ class Feed:
         )
         self.last_pull_ms = time.time_ns() // 1_000_000
         self._take(window, pulled)
+        if pulled.status is PullStatus.NO_NEW and _now() - asked < _HELD_LEAST_S:
+            await asyncio.sleep(self._backoff.next_s())
 
     def _take(self, window: Window, pulled: Pulled) -> None:
         self.max_offset = pulled.max_offset
@@ -178,9 +208,21 @@ class Feed:
                 "%r: offset %d is outside of what the broker has (%d to %d); reading on at %d",
                 self, window.next_offset, pulled.min_offset, pulled.max_offset, pulled.next_offset,
             )  # fmt: skip
-            self.window = Window(pulled.next_offset)
+            self._move(window, pulled)
             return
         messages = matching(pulled.messages, self._subscription())
         window.add(messages, pulled.next_offset)
         if messages:
             self._deliver(self, window, messages)
+
+    def _move(self, window: Window, pulled: Pulled) -> None:
+        if window.next_offset < pulled.min_offset:
+            # What lay between is gone for good; what was read before is still to be consumed.
+            window.add([], pulled.next_offset)
+        else:
+            self.window = Window(pulled.next_offset)
+            self.committed = None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -30,6 +30,10 @@ class Later(msgspec.Struct, frozen=True):
     delay_level: int = 0
     done: int = 0
 
+    def __post_init__(self) -> None:
+        if self.done < 0:
+            raise ValueError(f"Later(done={self.done}): the first so many of a batch are consumed")
+
 
 Outcome = Later | None
 """None: consumed."""
@@ -39,6 +43,10 @@ BatchHandler = (
     | Callable[[list[ReceivedMessage]], Outcome]
 )
 FAILED = Later()
+
+
+class _NoMoreThreads(Exception):
+    """The process is ending: no failure of the message, which stays unconsumed."""
 
 
 class Handling:
@@ -57,6 +65,11 @@ class Handling:
     def takes_one(self) -> bool:
         return self._takes_one
 
+    @property
+    def is_cancellable(self) -> bool:
+        """A plain function cannot be made to end."""
+        return self._is_async
+
     def start(self) -> None:
         if not self._is_async:
             self._pool = ThreadPoolExecutor(self._threads, "cometmq-handler")
@@ -72,8 +85,15 @@ class Handling:
             if self._pool is None:
                 outcome = await self._function(argument)
             else:
-                loop = asyncio.get_running_loop()
-                outcome = await loop.run_in_executor(self._pool, self._function, argument)
+                outcome = await self._in_thread(self._pool, argument)
+        except _NoMoreThreads:
+            raise asyncio.CancelledError from None
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            # Something that the handler waited for was cancelled: no matter of ours.
+            log.exception("the handler failed at %s", _described(messages))
+            return FAILED
         except Exception:
             log.exception("the handler failed at %s", _described(messages))
             return FAILED
@@ -86,6 +106,25 @@ class Handling:
             _described(messages),
         )
         return FAILED
+
+    def _in_thread(self, pool: ThreadPoolExecutor, argument: Any) -> Awaitable[Any]:
+        loop = asyncio.get_running_loop()
+        try:
+            return loop.run_in_executor(pool, self._call, argument)
+        except RuntimeError as error:
+            raise _NoMoreThreads from error
+
+    def _call(self, argument: Any) -> Any:
+        try:
+            return self._function(argument)
+        except StopIteration as error:
+            # A future that carries one would never end.
+            raise RuntimeError("the handler raised StopIteration") from error
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _is_async(function: Callable[[Any], Any]) -> bool:

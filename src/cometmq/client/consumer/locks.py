@@ -1,28 +1,43 @@
-"""Locks on queues: a broker gives each to one member of a group, for a minute at a time."""
+"""Locks on queues: a broker gives each to one member of a group, for a minute at a time.
+
+A broker that was started again has forgotten its locks and may have given them to others: a lock
+is trusted as long as the connection lasts over which it was given, and for half of its time.
+"""
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.fastjson import decode_body
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.transport.connection import Connection
 
-from ..errors import ClientError
+from ..backoff import Backoff
+from ..errors import ClientError, answers_read
 from ..link import Link
 from .progress import master_of
 
 log = logging.getLogger(__name__)
 RENEW_S = 20.0
-LIVES_S = 30.0
-"""We trust a lock for half as long as the broker keeps it."""
+KEPT_S = 60.0
+"""For so long a broker keeps a lock that nobody renews."""
+LIVES_S = KEPT_S / 2
+"""For so long we trust it."""
 
 
 class _LockAnswer(msgspec.Struct):
     queues: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default=[])
+
+
+class _Held(NamedTuple):
+    asked: float
+    over: Connection
 
 
 class QueueLocks:
@@ -30,11 +45,11 @@ class QueueLocks:
         self._link = link
         self._group = group
         self._wanted: set[MessageQueue] = set()
-        self._held: dict[MessageQueue, float] = {}
+        self._held: dict[MessageQueue, _Held] = {}
 
     def holds(self, queue: MessageQueue) -> bool:
-        taken = self._held.get(queue)
-        return taken is not None and _now() - taken < LIVES_S
+        held = self._held.get(queue)
+        return held is not None and held.over.is_open and _now() - held.asked < LIVES_S
 
     async def take(self, queue: MessageQueue) -> bool:
         """Whether the broker says that this queue is ours alone. From then on it is renewed."""
@@ -47,12 +62,27 @@ class QueueLocks:
         """Even if we do not know to hold it: the answer to an attempt may still be on its way."""
         self._wanted.discard(queue)
         self._held.pop(queue, None)
+        if not await self._released(queue):
+            self._link.spawn(self._release_later(queue))
+
+    async def _release_later(self, queue: MessageQueue) -> None:
+        """Nobody else may have the queue before, until the lock expires by itself."""
+        backoff = Backoff()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KEPT_S):
+                await asyncio.sleep(backoff.next_s())
+                while queue not in self._wanted and not await self._released(queue):
+                    await asyncio.sleep(backoff.next_s())
+
+    async def _released(self, queue: MessageQueue) -> bool:
         try:
             await self._link.ask(
                 master_of(self._link, queue), RequestCode.UNLOCK_BATCH_MQ, {}, self._body([queue])
             )
         except ClientError as error:
-            log.warning("the lock on %s could not be released, it will expire: %s", queue, error)
+            log.warning("the lock on %s could not be released, it may expire: %s", queue, error)
+            return False
+        return True
 
     async def renew(self) -> None:
         """For ever: keep what is wanted."""
@@ -69,16 +99,19 @@ class QueueLocks:
     async def _take_at_one(self, queues: list[MessageQueue]) -> None:
         asked = _now()
         try:
+            address = master_of(self._link, queues[0])
+            over = await self._link.connection(address)
             answer = await self._link.ask(
-                master_of(self._link, queues[0]), RequestCode.LOCK_BATCH_MQ, {}, self._body(queues)
+                address, RequestCode.LOCK_BATCH_MQ, {}, self._body(queues)
             )
+            with answers_read():
+                taken = set(decode_body(answer.body, _LockAnswer, "list of locked queues").queues)
         except ClientError as error:
             log.warning("queues of %s cannot be locked now: %s", queues[0].broker_name, error)
             return
-        taken = set(decode_body(answer.body, _LockAnswer, "list of locked queues").queues)
         for queue in queues:
             if queue in taken and queue in self._wanted:
-                self._held[queue] = asked
+                self._held[queue] = _Held(asked, over)
             else:
                 self._held.pop(queue, None)
 

@@ -20,8 +20,9 @@ from cometmq.protocol.subscription import TAG, SubscriptionData
 
 from ..allocation import Allocation, queue_order, text_order
 from ..backoff import Backoff
-from ..errors import ClientError, NoRoute, TopicNotFound
+from ..errors import ClientError, NoRoute, TopicNotFound, answers_read
 from ..link import Link
+from ..routes import Route
 from .progress import Progress, queue_offset
 from .subscriptions import (
     Beginning,
@@ -86,22 +87,33 @@ class Membership:
 
     # -- subscriptions ---------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, wanted: Filter) -> None:
-        self.subscriptions[topic] = subscription_of(topic, wanted)
+    async def prepare(self, link: Link) -> None:
+        """Learn where the topics are, and whether brokers can read our filters."""
+        for subscription in list(self.subscriptions.values()):
+            await self._prepare(link, subscription)
+
+    async def subscribe(self, link: Link, topic: str, wanted: Filter) -> None:
+        before = self.subscriptions.get(topic)
+        newer_than = before.sub_version if before is not None else 0
+        subscription = subscription_of(topic, wanted, newer_than=newer_than)
+        await self._prepare(link, subscription)
+        self.subscriptions[topic] = subscription
         self.wake()
 
     def unsubscribe(self, topic: str) -> None:
         self.subscriptions.pop(topic, None)
         self.wake()
 
-    async def check_filters(self, link: Link) -> None:
-        """An expression that brokers cannot read is refused now instead of at every pull."""
-        for subscription in self.subscriptions.values():
-            if subscription.expression_type != TAG:
-                await self._check_filter(link, subscription)
+    async def _prepare(self, link: Link, subscription: SubscriptionData) -> None:
+        try:
+            route = await link.routes.find(subscription.topic)
+        except TopicNotFound:
+            return  # It may come later.
+        if subscription.expression_type != TAG:
+            await self._check_filter(link, route, subscription)
 
-    async def _check_filter(self, link: Link, subscription: SubscriptionData) -> None:
-        route = await link.routes.find(subscription.topic)
+    async def _check_filter(self, link: Link, route: Route, subscription: SubscriptionData) -> None:
+        """An expression that brokers cannot read is refused now instead of at every pull."""
         body = msgspec.json.encode({
             "clientId": link.client_id,
             "group": self.group.name,
@@ -120,7 +132,7 @@ class Membership:
 
     async def run(self, link: Link) -> None:
         while True:
-            complete = await self.rebalance(link)
+            complete = await self._rebalance_or_tell(link)
             if complete:
                 self._missing_brokers.reset()
             wait_s = _REBALANCE_S if complete else self._missing_brokers.next_s()
@@ -130,6 +142,14 @@ class Membership:
             except TimeoutError:
                 pass
             self._wake.clear()
+
+    async def _rebalance_or_tell(self, link: Link) -> bool:
+        """Whatever goes wrong, an allocation of one's own included: there is a next time."""
+        try:
+            return await self.rebalance(link)
+        except Exception:
+            log.exception("group %s: queues cannot be shared out now", self.group.name)
+            return False
 
     async def rebalance(self, link: Link) -> bool:
         """Compute this member's queues. False when it must be tried again soon."""
@@ -170,7 +190,7 @@ class Membership:
             )
         )
 
-    async def _members(self, link: Link, broker_names: Iterable[str]) -> list[str]:
+    async def _members(self, link: Link, broker_names: Iterable[str]) -> set[str]:
         """The members as the first broker that answers knows them."""
         error: ClientError = NoRoute(f"no broker for group {self.group.name}")
         for broker_name in sorted(broker_names):
@@ -182,10 +202,14 @@ class Membership:
                 error = failed
         raise error
 
-    async def _members_at(self, link: Link, address: str) -> list[str]:
+    async def _members_at(self, link: Link, address: str) -> set[str]:
+        """Each once: RocketMQ lists one that reconnected twice, until it has noticed that the
+        first connection ended. The second share would be nobody's."""
         fields = {"consumerGroup": self.group.name}
         answer = await link.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
-        return decode_body(answer.body, _ConsumerIds, "list of members").consumer_id_list
+        with answers_read():
+            listed = decode_body(answer.body, _ConsumerIds, "list of members")
+        return set(listed.consumer_id_list)
 
 
 async def start_offset(link: Link, progress: Progress, group: Group, queue: MessageQueue) -> int:

@@ -6,7 +6,9 @@ when its handler has ended, not before: the next owner never works beside us.
 """
 
 import asyncio
+import contextlib
 import dataclasses
+import itertools
 import logging
 from collections import deque
 
@@ -18,6 +20,7 @@ from .feed import Feed
 from .handling import Handling, Later, Outcome
 from .locks import QueueLocks
 from .returns import DEAD_LETTER, Returns
+from .turns import Turns
 from .window import Window
 
 log = logging.getLogger(__name__)
@@ -28,11 +31,17 @@ _LOCK_AGAIN_S = 1.0
 class _Line:
     """The messages of one queue that wait for their turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
         self.window: Window | None = None
         self.waiting: deque[ReceivedMessage] = deque()
         self.arrived = asyncio.Event()
+        self.is_over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        self.is_over.set()
+        self.arrived.set()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,15 +63,24 @@ class OrderlyWorkers:
         *,
         workers: int,
     ) -> None:
-        """Without `locks`, as when broadcasting, every queue is ours."""
+        """Without `locks`, as when broadcasting, every queue is ours. Without `returns` there are
+        no dead letters."""
         self._handling = handling
         self._returns = returns
         self._locks = locks
         self._options = options
         self._slots = asyncio.Semaphore(workers)
+        self._turns = Turns()
         self._lines: dict[MessageQueue, _Line] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of all lines, also of those that are given up and not at their end yet."""
         self._renewal: asyncio.Task[None] | None = None
         self._stopping = False
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those that handlers run in."""
+        return list(self._tasks)
 
     def start(self) -> None:
         if self._locks is not None:
@@ -72,15 +90,19 @@ class OrderlyWorkers:
         """Let handlers that have begun end, within a bound."""
         self._stopping = True
         for line in self._lines.values():
-            line.arrived.set()
-        tasks = [line.task for line in self._lines.values() if line.task is not None]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=timeout_s)
-            for task in late:
-                log.warning("an orderly handler did not end within %g s: cancelled", timeout_s)
-                task.cancel()
+            line.end()
+        if self._tasks:
+            await self._end(self.tasks, timeout_s)
         if self._renewal is not None:
             self._renewal.cancel()
+
+    async def _end(self, tasks: list[asyncio.Task[None]], timeout_s: float) -> None:
+        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        if late:
+            log.warning("%d handlers did not end within %g s: cancelled", len(late), timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late, timeout=timeout_s)
 
     # -- queues come and go ----------------------------------------------------------------------
 
@@ -95,7 +117,7 @@ class OrderlyWorkers:
         """Wait until the handler has ended, however long it takes: we hold the lock."""
         line = self._lines.pop(feed.queue, None)
         if line is not None and line.task is not None:
-            line.arrived.set()
+            line.end()
             await asyncio.wait([line.task])
 
     async def released(self, queue: MessageQueue) -> None:
@@ -109,63 +131,90 @@ class OrderlyWorkers:
             return
         line = self._lines.get(feed.queue)
         if line is None:
-            line = self._lines[feed.queue] = _Line()
-            line.task = asyncio.create_task(self._run(feed, line))
+            line = self._lines[feed.queue] = self._new_line(feed)
         if line.window is not window:
             line.window = window
             line.waiting.clear()
         line.waiting.extend(messages)
         line.arrived.set()
 
-    async def _run(self, feed: Feed, line: _Line) -> None:
+    def _new_line(self, feed: Feed) -> _Line:
+        line = _Line(feed)
+        line.task = asyncio.create_task(self._run(line))
+        self._tasks.add(line.task)
+        line.task.add_done_callback(self._tasks.discard)
+        return line
+
+    async def _run(self, line: _Line) -> None:
+        feed, loop = line.feed, asyncio.get_running_loop()
         while not self._is_over(feed):
+            if line.window is not feed.window:
+                line.waiting.clear()  # The queue was reset: these count no more.
             if not line.waiting:
                 line.arrived.clear()
                 await line.arrived.wait()
-            elif self._locks is not None and not self._locks.holds(feed.queue):
+            elif not self._holds(feed):
                 log.warning("%r: the lock is lost", feed)
                 await self.taken(feed)
+            elif self._turns.is_over(loop.time()):
+                await self._turns.next()
             else:
-                await self._next(feed, line)
+                await self._next(line)
 
-    async def _next(self, feed: Feed, line: _Line) -> None:
-        window, waiting = line.window, line.waiting
+    async def _next(self, line: _Line) -> None:
+        feed, window = line.feed, line.window
         assert window is not None
-        count = min(self._options.batch_size, len(waiting))
-        batch = [waiting[at] for at in range(count)]
         async with self._slots:
-            if self._is_over(feed):
+            batch = self._batch(line)
+            if not batch:
                 return
             outcome = await self._handling.handle(batch)
-        if line.window is not window:
-            return  # The queue was reset meanwhile: these count no more.
+        if feed.window is not window:
+            return
         done = await self._judged(batch, outcome)
-        for _ in range(done):
-            waiting.popleft()
+        if line.window is window:
+            for _ in range(done):
+                line.waiting.popleft()
         feed.finish(window, batch[:done])
-        if done < len(batch) and not self._is_over(feed):
-            await asyncio.sleep(self._options.suspend_s)
+        if done < len(batch):
+            await self._suspend(line)
+
+    def _batch(self, line: _Line) -> list[ReceivedMessage]:
+        """What comes next. Nothing, when that changed while we waited for our turn."""
+        feed = line.feed
+        if self._is_over(feed) or line.window is not feed.window or not self._holds(feed):
+            return []
+        return list(itertools.islice(line.waiting, self._options.batch_size))
+
+    async def _suspend(self, line: _Line) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.suspend_s):
+                await line.is_over.wait()
 
     def _is_over(self, feed: Feed) -> bool:
         return feed.is_dropped or self._stopping
+
+    def _holds(self, feed: Feed) -> bool:
+        return self._locks is None or self._locks.holds(feed.queue)
 
     async def _judged(self, batch: list[ReceivedMessage], outcome: Outcome) -> int:
         """How many messages from the batch's beginning need not come again."""
         if outcome is None:
             return len(batch)
         done = min(outcome.done, len(batch))
-        if self._returns is None:
-            return len(batch)  # A broadcasting group does not repeat.
-        while done < len(batch) and await self._is_dead(self._returns, batch[done], outcome):
+        while done < len(batch) and await self._is_dead(batch[done], outcome):
             done += 1
         for message in batch[done:]:
             message.reconsume_times += 1
         return done
 
-    async def _is_dead(self, returns: Returns, message: ReceivedMessage, later: Later) -> bool:
+    async def _is_dead(self, message: ReceivedMessage, later: Later) -> bool:
         """Whether it failed for the last time and the dead letters have it."""
         limit = self._options.reconsume_max
         exhausted = 0 <= limit <= message.reconsume_times
         if not exhausted and later.delay_level != DEAD_LETTER:
             return False
-        return await returns.send_back(message, DEAD_LETTER)
+        if self._returns is None:
+            log.warning("message %s of a broadcasting group is dropped", message.message_id)
+            return True
+        return await self._returns.send_back(message, DEAD_LETTER)

@@ -1,17 +1,20 @@
 """How far a group has read: at the brokers for all members together, or in a file of one's own."""
 
 import asyncio
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.command import Command
 from cometmq.protocol.message_queue import MessageQueue
 
-from ..errors import IllegalArgument, NoRoute
+from ..errors import IllegalArgument, NoRoute, OffsetsNotSaved, answers_read
 from ..link import SUCCESS, Link
 
 log = logging.getLogger(__name__)
@@ -19,6 +22,10 @@ _OR_NONE = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
 
 
 class Progress(Protocol):
+    def open(self) -> None:
+        """Called once, before anything else; IllegalArgument when it cannot be used."""
+        ...
+
     async def read(self, queue: MessageQueue, *, exact: bool) -> int | None:
         """Where the group is; None when it has never read this queue.
 
@@ -36,6 +43,9 @@ class BrokerProgress:
         self._link = link
         self._group = group
 
+    def open(self) -> None:
+        """Brokers are asked when it matters."""
+
     async def read(self, queue: MessageQueue, *, exact: bool) -> int | None:
         answer = await self._link.ask(
             master_of(self._link, queue),
@@ -45,7 +55,7 @@ class BrokerProgress:
         )
         if answer.code not in SUCCESS:
             return None
-        offset = int(answer.text_fields()["offset"])
+        offset = _offset_in(answer)
         return offset if offset >= 0 else None
 
     async def write(self, offsets: dict[MessageQueue, int]) -> None:
@@ -83,39 +93,53 @@ class FileProgress:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offsets: dict[MessageQueue, int] | None = None
+        self._offsets: dict[MessageQueue, int] = {}
+        self._writing = asyncio.Lock()
+
+    def open(self) -> None:
+        try:
+            entries = msgspec.json.decode(self._path.read_bytes(), type=list[_Entry])
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise IllegalArgument(
+                f"the offsets in {self._path} cannot be read ({error}); mend or remove the file"
+            ) from error
+        self._offsets = {entry.queue: entry.offset for entry in entries}
 
     async def read(self, queue: MessageQueue, *, exact: bool) -> int | None:  # noqa: ARG002
-        return self._loaded().get(queue)
+        return self._offsets.get(queue)
 
     async def write(self, offsets: dict[MessageQueue, int]) -> None:
-        known = self._loaded()
-        if any(known.get(queue) != offset for queue, offset in offsets.items()):
-            known.update(offsets)
-            await asyncio.to_thread(self._save, [_Entry(*item) for item in known.items()])
-
-    def _loaded(self) -> dict[MessageQueue, int]:
-        if self._offsets is None:
+        async with self._writing:
+            changed = {**self._offsets, **offsets}
             try:
-                entries = msgspec.json.decode(self._path.read_bytes(), type=list[_Entry])
-            except FileNotFoundError:
-                entries = []
-            except (OSError, msgspec.MsgspecError) as error:
-                raise IllegalArgument(
-                    f"the offsets in {self._path} cannot be read ({error}); mend or remove the file"
-                ) from error
-            self._offsets = {entry.queue: entry.offset for entry in entries}
-        return self._offsets
+                await asyncio.to_thread(self._save, [_Entry(*item) for item in changed.items()])
+            except OSError as error:
+                raise OffsetsNotSaved(f"{self._path} cannot be written: {error}") from error
+            self._offsets = changed
 
     def _save(self, entries: list[_Entry]) -> None:
         """Old or new, never half."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_suffix(".tmp")
+        parent = self._path.parent
+        parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name(self._path.name + ".tmp")
         with temporary.open("wb") as file:
             file.write(msgspec.json.encode(entries))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, self._path)
+        with _opened(parent) as directory:
+            os.fsync(directory)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    number = os.open(directory, os.O_RDONLY)
+    try:
+        yield number
+    finally:
+        os.close(number)
 
 
 def master_of(link: Link, queue: MessageQueue) -> str:
@@ -129,8 +153,12 @@ def master_of(link: Link, queue: MessageQueue) -> str:
 async def queue_offset(link: Link, queue: MessageQueue, code: int, **more: object) -> int:
     """An offset that a broker knows of a queue: its least, its greatest, one by time."""
     fields = {"topic": queue.topic, "queueId": queue.queue_id, **more}
-    answer = await link.ask(master_of(link, queue), code, fields)
-    return int(answer.text_fields()["offset"])
+    return _offset_in(await link.ask(master_of(link, queue), code, fields))
+
+
+def _offset_in(answer: Command) -> int:
+    with answers_read():
+        return int(answer.text_fields()["offset"])
 
 
 def default_offsets_file(group: str) -> Path:

@@ -42,6 +42,12 @@ class PullConsumerOptions:
     pull_messages: int = PULL_MESSAGES
     flow: FlowLimits = _FLOW
 
+    def __post_init__(self) -> None:
+        if self.commit_interval_s <= 0:
+            raise IllegalArgument("commit_interval_s is more than 0; auto_commit=False ends it")
+        if self.pull_messages < 1:
+            raise IllegalArgument("pull_messages is at least 1")
+
 
 class _Ready(NamedTuple):
     feed: Feed
@@ -90,10 +96,15 @@ class PullConsumer:
         self._ready: deque[_Ready] = deque()
         self._taken: list[_Ready] = []
         self._arrived = asyncio.Event()
+        self._has_started = False
+        self._is_assigned = False
 
     # -- life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        if self._has_started:
+            raise IllegalArgument("a consumer starts once; make a new one")
+        self._has_started = True
         try:
             await self._reader.start(self)
         except BaseException:
@@ -130,12 +141,12 @@ class PullConsumer:
         self._finish_taken()
         try:
             async with asyncio.timeout(timeout_s):
-                while not (taken := self._take(messages_max)):
+                while not self._take(messages_max) and self._reader.link.is_running:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
             return []
-        return [ready.message for ready in taken]
+        return [ready.message for ready in self._taken]
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Messages without end, until the consumer is stopped."""
@@ -174,6 +185,11 @@ class PullConsumer:
 
     async def given_up(self, feed: Feed) -> None:
         """Nothing to wait for: what was taken and not committed comes again elsewhere."""
+        self._forget(feed)
+
+    def _forget(self, feed: Feed) -> None:
+        self._taken = [ready for ready in self._taken if ready.feed is not feed]
+        self._ready = deque(ready for ready in self._ready if ready.feed is not feed)
 
     async def released(self, queue: MessageQueue) -> None:
         """Nothing was locked."""
@@ -198,18 +214,19 @@ class PullConsumer:
         if self._reader.membership.subscriptions:
             raise IllegalArgument("this consumer shares topics with its group; it cannot assign")
         wanted = set(queues)
+        self._is_assigned = True
         for topic in {queue.topic for queue in wanted}:
             await self._reader.link.routes.find(topic)
         await self._reader.set_queues(wanted)
 
     async def subscribe(self, topic: str, wanted: Filter = "*") -> None:
         """Add a topic, or change what is wanted of it."""
-        self._reader.membership.subscribe(topic, wanted)
-        await self._reader.link.beat()
+        if self._is_assigned:
+            raise IllegalArgument("this consumer was assigned its queues; it cannot subscribe")
+        await self._reader.subscribe(topic, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        self._reader.membership.unsubscribe(topic)
-        await self._reader.link.beat()
+        await self._reader.unsubscribe(topic)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Read these no further. What was read already is still given out."""
@@ -227,7 +244,7 @@ class PullConsumer:
         if offset < 0:
             raise IllegalArgument(f"offset {offset}; the first one is 0")
         feed = self._feed(queue)
-        self._taken = [ready for ready in self._taken if ready.feed is not feed]
+        self._forget(feed)
         feed.reset(offset)
 
     async def seek_to_beginning(self, queue: MessageQueue) -> None:

@@ -15,7 +15,7 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.routes import MASTER_ID
 from cometmq.protocol.subscription import SubscriptionData
 
-from ..errors import NoRoute
+from ..errors import ClientError, NoRoute
 from ..link import Link
 from ..received import ReceivedMessage, decode_messages
 
@@ -70,7 +70,7 @@ class Puller:
         self._link = link
         self._group = group
         self._options = options or PullOptions()
-        self._suggested: dict[tuple[str, int, str], int] = {}
+        self._suggested: dict[MessageQueue, int] = {}
 
     async def pull(
         self,
@@ -88,30 +88,32 @@ class Puller:
             flag |= SUSPEND
         if commit_offset is not None and broker_id == MASTER_ID:
             flag |= COMMIT
-        answer = await self._link.ask(
-            address,
-            RequestCode.PULL_MESSAGE,
-            {
-                "consumerGroup": self._group,
-                "topic": queue.topic,
-                "queueId": queue.queue_id,
-                "queueOffset": offset,
-                "maxMsgNums": options.messages_max,
-                "sysFlag": flag,
-                "commitOffset": commit_offset if flag & COMMIT else 0,
-                "suspendTimeoutMillis": round(options.suspend_s * 1000),
-                "subscription": subscription.sub_string if flag & SUBSCRIPTION else None,
-                "subVersion": subscription.sub_version,
-                "expressionType": subscription.expression_type,
-            },
-            timeout_s=options.suspend_s + _ANSWER_MARGIN_S,
-            accept=_ACCEPTED,
-        )
+        fields = {
+            "consumerGroup": self._group,
+            "topic": queue.topic,
+            "queueId": queue.queue_id,
+            "queueOffset": offset,
+            "maxMsgNums": options.messages_max,
+            "sysFlag": flag,
+            "commitOffset": commit_offset if flag & COMMIT else 0,
+            "suspendTimeoutMillis": round(options.suspend_s * 1000),
+            "subscription": subscription.sub_string if flag & SUBSCRIPTION else None,
+            "subVersion": subscription.sub_version,
+            "expressionType": subscription.expression_type,
+        }
+        timeout_s = options.suspend_s + _ANSWER_MARGIN_S
+        try:
+            answer = await self._link.ask(
+                address, RequestCode.PULL_MESSAGE, fields, timeout_s=timeout_s, accept=_ACCEPTED
+            )
+        except ClientError:
+            self._suggested.pop(queue, None)  # A slave that fails is not asked again.
+            raise
         return self._pulled(queue, answer)
 
     def _where(self, queue: MessageQueue) -> tuple[str, int]:
         routes = self._link.routes
-        broker_id = self._suggested.get(_key(queue), MASTER_ID)
+        broker_id = self._suggested.get(queue, MASTER_ID)
         address = routes.address_of(queue.broker_name, broker_id)
         if address is None:
             address, broker_id = routes.any_address_of(queue.broker_name), -1
@@ -121,13 +123,9 @@ class Puller:
 
     def _pulled(self, queue: MessageQueue, answer: Command) -> Pulled:
         told = answer.fields(_PullAnswer)
-        self._suggested[_key(queue)] = told.suggest_which_broker_id
+        self._suggested[queue] = told.suggest_which_broker_id
         messages = decode_messages(answer.body, queue.broker_name)
         return Pulled(
             PullStatus(answer.code), messages, told.next_begin_offset, told.min_offset,
             told.max_offset,
         )  # fmt: skip
-
-
-def _key(queue: MessageQueue) -> tuple[str, int, str]:
-    return queue.broker_name, queue.queue_id, queue.topic

@@ -4,6 +4,7 @@ Underneath it pulls: a broker holds each pull until there is something to answer
 concurrently, or for each queue one after the other (`orderly`).
 """
 
+import asyncio
 import dataclasses
 import datetime as dt
 from pathlib import Path
@@ -51,6 +52,14 @@ class PushOptions:
     stop_timeout_s: float = 30.0
     """How long handlers that have begun may take to end when the consumer stops."""
 
+    def __post_init__(self) -> None:
+        if min(self.workers, self.batch_size, self.pull_messages) < 1:
+            raise IllegalArgument("workers, batch_size and pull_messages are at least 1")
+        if self.consume_timeout_s <= 0 or self.commit_interval_s <= 0:
+            raise IllegalArgument("consume_timeout_s and commit_interval_s are more than 0")
+        if self.suspend_s < 0 or self.stop_timeout_s < 0:
+            raise IllegalArgument("suspend_s and stop_timeout_s are not negative")
+
 
 class PushConsumer:
     def __init__(
@@ -71,8 +80,6 @@ class PushConsumer:
     ) -> None:
         """`offsets_file` keeps the progress of a member of a broadcasting group."""
         self._options = options or PushOptions()
-        if self._options.workers < 1 or self._options.batch_size < 1:
-            raise IllegalArgument("workers and batch_size are at least 1")
         self._handling = Handling(handler, batch_handler, self._options.workers)
         self._inquiries = Inquiries(self._handling, is_orderly=orderly)
         self._reader = Reader(
@@ -115,6 +122,8 @@ class PushConsumer:
         """Let handlers that have begun end, commit, leave the group."""
         if self._workers is None or not self._reader.link.is_running:
             return
+        if asyncio.current_task() in self._workers.tasks:
+            raise IllegalArgument("a handler cannot await its own end: stop from outside of it")
         await self._reader.stop_reading()
         await self._workers.stop(self._options.stop_timeout_s)
         await self._reader.leave()
@@ -145,21 +154,17 @@ class PushConsumer:
 
     async def subscribe(self, topic: str, wanted: Filter = "*") -> None:
         """Add a topic, or change what is wanted of it."""
-        self._reader.membership.subscribe(topic, wanted)
-        await self._reader.link.beat()
+        await self._reader.subscribe(topic, wanted)
 
     async def unsubscribe(self, topic: str) -> None:
-        self._reader.membership.unsubscribe(topic)
-        await self._reader.link.beat()
+        await self._reader.unsubscribe(topic)
 
     def pause(self) -> None:
         """Read no further, until `resume`. What was read already is still handled."""
-        for feed in self._reader.feeds.values():
-            feed.pause()
+        self._reader.pause()
 
     def resume(self) -> None:
-        for feed in self._reader.feeds.values():
-            feed.resume()
+        self._reader.resume()
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ is given up and at the end, never beyond the first message that is not done.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from cometmq.protocol.subscription import SubscriptionData
 from cometmq.transport.connection import Connection, Handler
 
 from ..cluster import Cluster
-from ..errors import ClientError, TopicNotFound
+from ..errors import ClientError
 from ..link import Link
 from ..received import ReceivedMessage
 from ..routes import Route
@@ -26,10 +25,12 @@ from .feed import Feed, FlowLimits
 from .membership import Group, Membership, start_offset
 from .progress import BrokerProgress, FileProgress, Progress
 from .pulls import Puller, PullOptions
-from .subscriptions import Model, Wanted, subscription_of
+from .subscriptions import Filter, Model, Wanted, subscription_of
 from .window import Window
 
 log = logging.getLogger(__name__)
+_HAND_OVER_S = 10.0
+"""How long a consumer that stops waits for the last commit of a queue that it was giving up."""
 
 
 class Sink(Protocol):
@@ -87,7 +88,7 @@ class Reader:
         self._commits = commit_interval_s > 0
         self._puller = Puller(self.link, group.name, pull_options)
         self._sink: Sink | None = None
-        self._committed: dict[MessageQueue, int] = {}
+        self._is_paused = False
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
 
@@ -98,15 +99,12 @@ class Reader:
         link, membership = self.link, self.membership
         self._sink = sink
         link.start()
+        self.progress.open()
         link.routes.on_change(self._route_changed)
-        for topic in list(membership.subscriptions):
-            with contextlib.suppress(TopicNotFound):  # It may come later.
-                await link.routes.find(topic)
-        await membership.check_filters(link)
+        await membership.prepare(link)
         await link.beat()
-        if membership.subscriptions:
-            await membership.rebalance(link)
-            self._loops.append(link.spawn(membership.run(link)))
+        await membership.rebalance(link)
+        self._loops.append(link.spawn(membership.run(link)))
         if self._commits:
             self._loops.append(link.spawn(self._commit_regularly()))
 
@@ -119,15 +117,47 @@ class Reader:
 
     async def leave(self) -> None:
         """Write down how far we got, and tell the brokers that we go."""
-        for leaving in list(self._leaving.values()):
-            leaving.cancel()
-        if self._commits:
-            await self.commit()
         assert self._sink is not None
-        for queue in [*self.feeds, *self._leaving]:
-            await self._sink.released(queue)
-        await self.link.unregister(consumer_group=self.group.name)
-        await self.link.stop()
+        try:
+            await self._end_hand_overs()
+            if self._commits:
+                await self.commit()
+            await asyncio.gather(*map(self._sink.released, self.feeds))
+            await self.link.unregister(consumer_group=self.group.name)
+        finally:
+            await self.link.stop()
+
+    async def _end_hand_overs(self) -> None:
+        if self._leaving:
+            _, late = await asyncio.wait(self._leaving.values(), timeout=_HAND_OVER_S)
+            for leaving in late:
+                leaving.cancel()
+
+    # -- what is read ----------------------------------------------------------------------------
+
+    async def subscribe(self, topic: str, wanted: Filter) -> None:
+        self.link.require_running()
+        await self.membership.subscribe(self.link, topic, wanted)
+        await self.link.beat()
+        for feed in self.feeds.values():
+            if feed.queue.topic == topic:
+                feed.restart()
+
+    async def unsubscribe(self, topic: str) -> None:
+        self.link.require_running()
+        self.membership.unsubscribe(topic)
+        await self.link.beat()
+
+    def pause(self) -> None:
+        """Read nothing more, also of queues that come later."""
+        self._is_paused = True
+        for feed in self.feeds.values():
+            feed.pause()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        for feed in self.feeds.values():
+            feed.resume()
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -142,17 +172,21 @@ class Reader:
         gone = [self.feeds.pop(queue) for queue in list(self.feeds) if queue not in queues]
         for feed in gone:
             feed.drop()
-            self._leaving[feed.queue] = self.link.spawn(self._hand_over(feed))
+            earlier = self._leaving.get(feed.queue)
+            self._leaving[feed.queue] = self.link.spawn(self._hand_over(feed, earlier))
         for queue in queues - self.feeds.keys():
             feed = self.feeds[queue] = self._new_feed(queue)
+            feed.is_paused = self._is_paused
             feed.start()
 
-    async def _hand_over(self, feed: Feed) -> None:
+    async def _hand_over(self, feed: Feed, earlier: asyncio.Task[None] | None) -> None:
+        """One after the other, when a queue comes and goes faster than a handler ends."""
         assert self._sink is not None
+        if earlier is not None:
+            await asyncio.wait([earlier])
         await self._sink.given_up(feed)
         if self._commits:
             await self._commit_last(feed)
-        self._committed.pop(feed.queue, None)
         await self._sink.released(feed.queue)
         if self._leaving.get(feed.queue) is asyncio.current_task():
             del self._leaving[feed.queue]
@@ -170,6 +204,7 @@ class Reader:
             self._puller,
             self._subscription(queue.topic),
             self._sink.deliver,
+            take_over=self._take_over,
             find_start=self._find_start,
             beat=self.link.beat,
             limits=self._limits,
@@ -181,14 +216,16 @@ class Reader:
         everything = subscription_of(topic, "*")
         return lambda: self.membership.subscriptions.get(topic, everything)
 
-    async def _find_start(self, feed: Feed) -> int:
+    async def _take_over(self, feed: Feed) -> None:
         assert self._sink is not None
         leaving = self._leaving.get(feed.queue)
         if leaving is not None:
             # The queue came back before we had let it go.
             await asyncio.wait([leaving])
         await self._sink.taken(feed)
-        return await start_offset(self.link, self.progress, self.group, feed.queue)
+
+    async def _find_start(self, queue: MessageQueue) -> int:
+        return await start_offset(self.link, self.progress, self.group, queue)
 
     # -- progress --------------------------------------------------------------------------------
 
@@ -207,12 +244,12 @@ class Reader:
             log.warning("group %s: offsets cannot be committed now: %s", self.group.name, error)
 
     async def _commit(self, feeds: Iterable[Feed]) -> None:
-        offsets = {
-            feed.queue: feed.commit_offset
+        due = {
+            feed: feed.commit_offset
             for feed in feeds
-            if feed.commit_offset is not None
-            and self._committed.get(feed.queue) != feed.commit_offset
+            if feed.commit_offset is not None and feed.commit_offset != feed.committed
         }
-        if offsets:
-            await self.progress.write(offsets)
-            self._committed.update(offsets)
+        if due:
+            await self.progress.write({feed.queue: offset for feed, offset in due.items()})
+            for feed, offset in due.items():
+                feed.committed = offset

@@ -75,9 +75,9 @@ def filters_of(wanted: Wanted) -> dict[str, Filter]:
     return dict.fromkeys(wanted, "*")
 
 
-def subscription_of(topic: str, wanted: Filter) -> SubscriptionData:
+def subscription_of(topic: str, wanted: Filter, *, newer_than: int = 0) -> SubscriptionData:
     """A subscription as brokers get it. A newer version replaces what they knew."""
-    version = time.time_ns() // 1_000_000
+    version = max(time.time_ns() // 1_000_000, newer_than + 1)
     try:
         check_topic(topic)
         if isinstance(wanted, Sql):

@@ -1,0 +1,1 @@
+"""Producers: from a message to the broker that keeps it, and what became of it."""
