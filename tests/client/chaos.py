@@ -37,7 +37,8 @@ class Chaos:
         self._namesrv_lock = asyncio.Lock()
         self._faults: list[Callable[[random.Random], Awaitable[None]]] = [
             self._restart_broker, self._restart_broker, self._restart_namesrv, self._cut,
-            self._cut_in_frames, self._stall, self._drop, self._delay, self._refuse,
+            self._cut_in_frames, self._stall, self._drop, self._silence, self._delay,
+            self._refuse,
             self._kill_member, self._join_and_leave, self._join_and_leave,
         ]  # fmt: skip
 
@@ -70,15 +71,11 @@ class Chaos:
             return
         self._down.add(number)
         self._note(f"broker {number} is down for {seconds:.2f} s, abruptly: {abrupt}")
-        self._excuse()
         await self._broker.stop_broker(number, abrupt=abrupt)
-        self._excuse()
+        await self._work.lose_locks()
         await asyncio.sleep(seconds)
         await self._broker.start_broker(number)
         self._down.discard(number)
-
-    def _excuse(self) -> None:
-        self._work.ledger.excuse_open(self._work.group(ORDERLY))
 
     async def _restart_namesrv(self, chance: random.Random) -> None:
         seconds = chance.uniform(0.0, LONGEST_S)
@@ -121,6 +118,11 @@ class Chaos:
         proxy.drop(direction)
         await asyncio.sleep(seconds)
         proxy.restore()
+
+    async def _silence(self, chance: random.Random) -> None:
+        proxy = self._proxy(chance)
+        self._note(f"{proxy.target} falls silent")
+        proxy.silence()
 
     async def _delay(self, chance: random.Random) -> None:
         proxy, late_s = self._proxy(chance), chance.uniform(0.0, 0.8)

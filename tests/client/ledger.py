@@ -99,8 +99,7 @@ class Ledger:
         self._changed.set()
 
     def excuse_open(self, group: Group, member: str = "") -> None:
-        """Let what is at work now be no fault: its locks die with the broker, or it stands still
-        for longer than they live. Whoever begins after that needs a lock again."""
+        """Let it be no fault that others go on beside what is at work now."""
         for delivery in group.deliveries:
             if not delivery.ended_ns and member in ("", delivery.member):
                 delivery.is_excused = True

@@ -6,8 +6,9 @@ until messages flow through every queue again, and has the ledger judged (`ledge
 
 import asyncio
 import contextlib
+import functools
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -35,14 +36,14 @@ LOCK_LIVES_S = 61.0
 DIRECTIONS = pytest.mark.parametrize("direction", list(Direction), ids=lambda way: way.value)
 
 
-def quick(namesrv: str) -> Cluster:
+def quick(namesrv: str, heartbeat_s: float = 0.3) -> Cluster:
     """Everything that happens by the clock happens soon."""
     return Cluster(
         namesrv,
         request_timeout_s=0.5,
         connect_timeout_s=0.5,
         route_refresh_s=0.3,
-        heartbeat_s=0.3,
+        heartbeat_s=heartbeat_s,
     )
 
 
@@ -50,7 +51,7 @@ def quick(namesrv: str) -> Cluster:
 async def at_work(
     *,
     brokers: int = 1,
-    is_quick: bool = True,
+    cluster: Callable[[str], Cluster] = quick,
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> AsyncIterator[tuple[EmbeddedBroker, Workload]]:
@@ -59,8 +60,7 @@ async def at_work(
         in_memory=True, brokers=brokers, through_proxy=True, settings=settings
     ) as broker:
         await broker.create_topic(TOPIC, 4)
-        where = quick(broker.namesrv) if is_quick else Cluster(broker.namesrv)
-        async with Workload(where, TOPIC, **options) as work:
+        async with Workload(cluster(broker.namesrv), TOPIC, **options) as work:
             yield broker, work
             await work.recover(RECOVER_S)
             await work.verdict()
@@ -71,8 +71,9 @@ async def at_work(
 
 @pytest.mark.parametrize("abrupt", [False, True], ids=["in order", "abrupt"])
 async def test_a_broker_restarts(abrupt: bool) -> None:
-    async with at_work() as (broker, _):
+    async with at_work() as (broker, work):
         await broker.stop_broker(abrupt=abrupt)
+        await work.lose_locks()
         await asyncio.sleep(FAULT_S)
         await broker.start_broker()
 
@@ -87,9 +88,10 @@ async def test_a_name_server_restarts_and_nobody_who_has_routes_notices() -> Non
 
 
 async def test_broker_and_name_server_restart_together() -> None:
-    async with at_work() as (broker, _):
+    async with at_work() as (broker, work):
         await broker.stop_namesrv()
         await broker.stop_broker(abrupt=True)
+        await work.lose_locks()
         await asyncio.sleep(FAULT_S)
         await broker.start_broker()
         await broker.start_namesrv()
@@ -98,6 +100,7 @@ async def test_broker_and_name_server_restart_together() -> None:
 async def test_one_of_two_brokers_goes_away_and_comes_back() -> None:
     async with at_work(brokers=2) as (broker, work):
         await broker.stop_broker(0, abrupt=True)
+        await work.lose_locks()
         acknowledged = set(work.ledger.acknowledged)
         await asyncio.sleep(2 * FAULT_S)
         meanwhile = work.ledger.acknowledged.keys() - acknowledged
@@ -110,8 +113,9 @@ async def test_one_of_two_brokers_goes_away_and_comes_back() -> None:
 async def test_orderly_members_lock_anew_at_a_broker_that_forgot_its_locks() -> None:
     async with at_work(kinds=(ORDERLY,), handler_s=0.3, is_flooded=False) as (broker, work):
         for _ in range(2):
-            work.ledger.excuse_open(work.group(ORDERLY))
-            await broker.restart(abrupt=True)
+            await broker.stop_broker(abrupt=True)
+            await work.lose_locks()
+            await broker.start_broker()
             await work.recover(RECOVER_S)
 
 
@@ -141,7 +145,7 @@ async def test_connections_are_cut_in_the_middle_of_frames(direction: Direction)
 
 
 async def test_a_stall_of_ten_seconds_with_the_settings_that_users_have() -> None:
-    async with at_work(is_quick=False) as (broker, _):
+    async with at_work(cluster=Cluster) as (broker, _):
         broker.proxy().stall()
         await asyncio.sleep(10.0)
         broker.proxy().resume()
@@ -164,6 +168,13 @@ async def test_one_direction_loses_everything(direction: Direction) -> None:
         broker.proxy().drop(direction)
         await asyncio.sleep(2 * FAULT_S)
         broker.proxy().restore()
+
+
+async def test_connections_that_died_in_silence_are_replaced_before_the_next_heartbeat() -> None:
+    async with at_work(cluster=functools.partial(quick, heartbeat_s=60.0)) as (broker, work):
+        for proxy in (broker.proxy(), broker.namesrv_proxy):
+            proxy.silence()
+        await work.recover(RECOVER_S)
 
 
 async def test_nobody_can_connect_for_a_while() -> None:

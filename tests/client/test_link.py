@@ -230,8 +230,9 @@ async def test_requests_that_meet_a_stalled_nameserver_all_get_to_the_other() ->
             link._nameservers._current = 0
             found = await asyncio.gather(*(link.routes.refresh(TOPIC) for _ in range(4)))
             assert {len(route.read_queues) for route in found} == {1}
-            async with asyncio.timeout(0.15):  # It stays with the one that answers.
-                await link.routes.refresh(TOPIC)
+            tried = stalled.traffic.connections
+            await link.routes.refresh(TOPIC)
+            assert stalled.traffic.connections == tried  # It stays with the one that answers.
 
 
 async def test_a_stalled_nameserver_gets_a_new_connection() -> None:
@@ -319,7 +320,7 @@ async def test_a_client_that_leaves_is_forgotten_at_once() -> None:
 async def test_leaving_takes_no_longer_for_many_brokers_that_are_silent() -> None:
     async with (
         shop(through_proxy=True, brokers=3) as (broker, _),
-        linked(broker.namesrv, request_timeout_s=0.5) as link,
+        linked(broker.namesrv, request_timeout_s=1.0) as link,
     ):
         await link.routes.refresh(TOPIC)
         await link.beat()
@@ -327,6 +328,6 @@ async def test_leaving_takes_no_longer_for_many_brokers_that_are_silent() -> Non
             broker.proxy(number).stall()
         begun = asyncio.get_running_loop().time()
         await link.unregister(producer_group="sellers")
-        assert asyncio.get_running_loop().time() - begun < 1.0
+        assert asyncio.get_running_loop().time() - begun < 2.0  # Not one second for each.
         for number in range(3):
             broker.proxy(number).resume()

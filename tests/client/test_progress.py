@@ -82,6 +82,34 @@ async def test_an_offset_is_never_committed_beyond_the_first_unfinished_message(
             await sender.reaches(51)
 
 
+async def test_a_pull_takes_back_nothing_that_was_committed() -> None:
+    """RocketMQ handles pulls and commits on threads of their own: a pull that carries an offset
+    may be late and undo the commit of a member that leaves."""
+    slow, go = Heard(), asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        await slow(message)
+        await go.wait()
+
+    async with shop() as (broker, sender):
+        await sender.send(*numbered(5))
+        async with PushConsumer(
+            broker.namesrv,
+            group=GROUP,
+            topics=TOPIC,
+            handler=handle,
+            options=PushOptions(commit_interval_s=60.0),
+        ):
+            await slow.counts(5)
+            await sender.move_to(5)  # As a later word of this member, that came first.
+            for number in (6, 7):  # The pull behind the first one is answered with the second.
+                await sender.send(b"more")
+                await slow.counts(number)
+            assert await sender.committed() == 5
+            go.set()
+        assert await sender.committed() == 7
+
+
 async def test_a_broker_that_comes_back_is_told_what_it_missed() -> None:
     heard = Heard()
     options = PushOptions(commit_interval_s=0.05)

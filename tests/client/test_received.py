@@ -5,9 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.client.received import ReceivedMessage, decode_messages
+from cometmq.protocol.batch import encode_batch
 from cometmq.protocol.compression import compress
 from cometmq.protocol.errors import MalformedRecord
-from cometmq.protocol.flags import COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
+from cometmq.protocol.flags import (
+    COMPRESSION_LZ4,
+    COMPRESSION_ZLIB,
+    COMPRESSION_ZSTD,
+    INNER_BATCH,
+    NEED_UNWRAP,
+)
 from cometmq.protocol.host import Host
 from cometmq.protocol.layout import MAGIC_V2
 from cometmq.protocol.message import Message
@@ -105,6 +112,28 @@ def test_a_retried_message_tells_where_it_was_sent_first() -> None:
     got = decode_messages(encoded(retried) + encoded(unmarked), "broker-a")
     assert [message.topic for message in got] == ["orders", "%RETRY%billing"]
     assert {message.queue.topic for message in got} == {"%RETRY%billing"}
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_record_that_is_a_batch_arrives_as_its_messages(is_packed: bool) -> None:
+    tagged = encode_properties({"TAGS": "A"})
+    inner = [Message("", 0, b"one", tagged, flag=1), Message("", 0, b"two", tagged, flag=2)]
+    body, sys_flag = encode_batch(inner), INNER_BATCH | NEED_UNWRAP
+    if is_packed:
+        body, packed = compress(body)
+        sys_flag |= packed
+    record = encoded(message_of(body, sys_flag=sys_flag), queue_offset=40)
+    got = decode_messages(record + encoded(message_of(b"three"), queue_offset=42), "broker-a")
+    assert [message.body for message in got] == [b"one", b"two", b"three"]
+    assert [message.queue_offset for message in got] == [40, 41, 42]
+    assert [(message.tags, message.flag) for message in got] == [("A", 1), ("A", 2), ("", 0)]
+    assert {message.topic for message in got} == {"orders"}
+
+
+def test_a_batch_that_cannot_be_read_is_refused() -> None:
+    record = encoded(message_of(b"no batch", sys_flag=INNER_BATCH | NEED_UNWRAP))
+    with pytest.raises(MalformedRecord):
+        decode_messages(record, "broker-a")
 
 
 def test_no_message_is_no_message() -> None:

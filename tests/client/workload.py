@@ -37,6 +37,7 @@ HANDLER_S: Final = 0.001
 SEND_TIMEOUT_S: Final = 1.5
 SETTLE_S: Final = 20.0
 PROBE_PAUSE_S: Final = 0.05
+NOTICED_S: Final = 0.05
 OPTIONS: Final = PushOptions(commit_interval_s=0.2, suspend_s=0.05, stop_timeout_s=5.0)
 
 
@@ -67,7 +68,6 @@ class Workload:
         self._prefix = prefix
         self._handler_s = handler_s
         self._is_flooded = is_flooded
-        self._admin = Admin(cluster)
         self._producer = Producer(cluster, group=f"{prefix}senders", timeout_s=SEND_TIMEOUT_S)
         self._lingering = Producer(
             cluster, group=f"{prefix}lingering", timeout_s=SEND_TIMEOUT_S, linger_s=0.005
@@ -80,9 +80,10 @@ class Workload:
 
     async def __aenter__(self) -> "Workload":
         async with contextlib.AsyncExitStack() as stack:
-            for part in (self._admin, self._producer, self._lingering):
-                await stack.enter_async_context(part)
-            self.queues = list(await self._admin.offsets.search_topic(self.topic, "earliest"))
+            async with Admin(self._cluster) as admin:
+                self.queues = list(await admin.offsets.search_topic(self.topic, "earliest"))
+            for producer in (self._producer, self._lingering):
+                await stack.enter_async_context(producer)
             for kind in self._kinds:
                 for number in range(self._members):
                     await self._enter_member(stack, kind, f"{kind}-{number}")
@@ -132,13 +133,23 @@ class Workload:
         assert not wrong, f"{len(wrong)} faults: {wrong[:10]}; {self.ledger.summary()}"
 
     async def faults(self) -> list[str]:
-        offsets = self._admin.offsets
-        committed = {g.name: await offsets.committed(g.name, self.topic) for g in self.groups}
-        stored = {
-            (message.queue, message.queue_offset): message.body
-            async for message in self._admin.messages.read_topic(self.topic)
-        }
+        async with Admin(self._cluster) as admin:
+            committed = {
+                group.name: await admin.offsets.committed(group.name, self.topic)
+                for group in self.groups
+            }
+            stored = {
+                (message.queue, message.queue_offset): message.body
+                async for message in admin.messages.read_topic(self.topic)
+            }
         return faults_of(self.ledger, stored, committed)
+
+    async def lose_locks(self) -> None:
+        """Said when a broker has gone: handlers at work when all have noticed are at work without
+        locks, which is no fault. Those begun later need new ones."""
+        await asyncio.sleep(NOTICED_S)
+        for group in self.groups:
+            self.ledger.excuse_open(group)
 
     # -- senders ---------------------------------------------------------------------------------
 

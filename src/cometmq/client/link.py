@@ -59,6 +59,7 @@ class Link:
         self._nameservers = NameServers(cluster.addresses, self._ask_or_hang_up)
         self.routes = Routes(self._nameservers.ask)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._doubted: set[str] = set()
         self._running = False
 
     # -- life ------------------------------------------------------------------------------------
@@ -118,7 +119,11 @@ class Link:
         """The answer of a broker; any code not in `accept` is raised as its error."""
         self.require_running()
         request = Request(code, text_fields(fields or {}), body)
-        return await self._ask_address(address, request, timeout_s, accept)
+        try:
+            return await self._ask_address(address, request, timeout_s, accept)
+        except AnswerTimedOut:
+            self.doubt(address)
+            raise
 
     async def ask_namesrv(
         self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b""
@@ -191,6 +196,14 @@ class Link:
                 await self._ask_or_hang_up(address, self._heartbeat_request())
         except ClientError as error:
             log.warning("no heartbeat to broker %s: %s", address, error)
+
+    def doubt(self, address: str) -> None:
+        """A broker did not answer: find out beside whether its connection is dead."""
+        known = self._heartbeat is not None and address in self.routes.addresses
+        if self._running and known and address not in self._doubted:
+            self._doubted.add(address)
+            probe = self.spawn(self._beat_at(address))
+            probe.add_done_callback(lambda _: self._doubted.discard(address))
 
     async def _greet(self, address: str, connection: Connection) -> None:
         if self._heartbeat is None or address in self.cluster.addresses:

@@ -7,15 +7,18 @@ packed bodies are decoded when they are asked for. Checksums are verified for ev
 import msgspec
 
 from cometmq.protocol import properties as props
+from cometmq.protocol.batch import decode_batch
 from cometmq.protocol.compression import decompress
-from cometmq.protocol.flags import COMPRESSED
+from cometmq.protocol.flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from cometmq.protocol.host import Host, unpack_host
 from cometmq.protocol.hot import split_records
+from cometmq.protocol.message import Message
 from cometmq.protocol.message_id import offset_id
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import RETRY_PREFIX
 
 _RETRY_TOPIC = b"RETRY_TOPIC"
+_WRAPPED = INNER_BATCH | NEED_UNWRAP
 
 
 class ReceivedMessage(msgspec.Struct, gc=False, eq=False):
@@ -109,8 +112,28 @@ def decode_messages(data: bytes, broker_name: str) -> list[ReceivedMessage]:
         message = ReceivedMessage(topic, queue, *record[2:])
         if is_retried:
             message.topic = _first_topic(message)
-        messages.append(message)
+        if message.sys_flag & _WRAPPED == _WRAPPED:
+            messages += _unwrapped(message)
+        else:
+            messages.append(message)
     return messages
+
+
+def _unwrapped(wrapping: ReceivedMessage) -> list[ReceivedMessage]:
+    """The messages of a record that is a whole batch, as topics of type BatchCQ keep them."""
+    inner = decode_batch(wrapping.body, Message(wrapping.topic, wrapping.queue.queue_id, b""))
+    return [
+        msgspec.structs.replace(
+            wrapping,
+            queue_offset=wrapping.queue_offset + number,
+            flag=one.flag,
+            sys_flag=wrapping.sys_flag & ~COMPRESSED,
+            stored_body=one.body,
+            encoded_properties=one.properties,
+            _body=None,
+        )
+        for number, one in enumerate(inner)
+    ]
 
 
 def _first_topic(message: ReceivedMessage) -> str:

@@ -194,7 +194,9 @@ class Feed:
             self.queue,
             window.next_offset,
             self._subscription(),
-            commit_offset=window.commit_offset if self._commits else None,
+            # Only with nothing in hand: whatever is done later came by this pull's answer, so the
+            # offset in it can never be behind one that was committed meanwhile.
+            commit_offset=window.commit_offset if self._commits and not window.count else None,
         )
         self.last_pull_ms = time.time_ns() // 1_000_000
         self._take(window, pulled)

@@ -1,8 +1,9 @@
 """The user's function: called for one message or a batch, on the loop or off it.
 
-A coroutine function runs on the event loop. A plain one runs in a thread, so that it may block
-for as long as it likes: heartbeats and pulls go on. Nothing but None and `Later` is an outcome;
-anything else, and any exception, counts as a failure and is logged.
+A coroutine function runs on the event loop and must not block it: nothing of the client goes on
+meanwhile, and a member that brokers have not heard of for two minutes loses its queues to others.
+A plain function runs in a thread and may block for as long as it likes. Nothing but None and
+`Later` is an outcome; anything else, and any exception, counts as a failure and is logged.
 """
 
 import asyncio

@@ -232,10 +232,7 @@ class Deliveries:
         parcel.tries += 1
         if self._faults is not None and parcel.unsafe is None:
             self._observe(parcel, self._faults, failed=True)
-        if isinstance(error, (Unreachable, ConnectionLost, AnswerTimedOut)) or (
-            isinstance(error, BrokerError) and error.code in _ROUTE_IN_DOUBT
-        ):
-            self._destinations.doubt(parcel.topic)
+        self._doubt(parcel, error)
         at = parcel.at
         if at is not None and self._may_try_again(parcel, error):
             log.info("%s to %s: %s; trying again", parcel.ids[0], at.broker_name, error)
@@ -247,6 +244,17 @@ class Deliveries:
             self._settled(parcel)
         else:
             self._fail(parcel, self._summary(parcel, error))
+
+    def _doubt(self, parcel: Parcel, error: Exception) -> None:
+        """Let it be found out beside whether route and connection are still good."""
+        if isinstance(error, (Unreachable, ConnectionLost, AnswerTimedOut)) or (
+            isinstance(error, BrokerError) and error.code in _ROUTE_IN_DOUBT
+        ):
+            self._destinations.doubt(parcel.topic)
+        if isinstance(error, AnswerTimedOut) and parcel.at is not None:
+            address = self._link.routes.address_of(parcel.at.broker_name)
+            if address is not None:
+                self._link.doubt(address)
 
     def _may_try_again(self, parcel: Parcel, error: Exception) -> bool:
         if parcel.tries > self._retries or self._loop.time() >= parcel.deadline:
