@@ -30,7 +30,7 @@ from .workload import CONCURRENT, ORDERLY, TOPIC, Workload, consumer_of
 LOOPS = ALL_LOOPS[-1:]
 """One loop is enough where seconds go by."""
 
-FAULT_S = 0.7
+FAULT_S = 0.5
 RECOVER_S = 10.0
 LOCK_LIVES_S = 61.0
 DIRECTIONS = pytest.mark.parametrize("direction", list(Direction), ids=lambda way: way.value)
@@ -203,16 +203,16 @@ async def test_a_member_is_killed_while_queues_are_handed_over_to_it(kind: str) 
 async def test_a_member_that_stood_still_begins_nothing_without_its_locks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_locks, "LOCK_MS", 3000)
-    monkeypatch.setattr(locks, "LIVES_S", 1.5)
-    monkeypatch.setattr(locks, "RENEW_S", 1.0)
+    monkeypatch.setattr(broker_locks, "LOCK_MS", 2000)
+    monkeypatch.setattr(locks, "LIVES_S", 1.0)
+    monkeypatch.setattr(locks, "RENEW_S", 0.6)
     async with at_work(
         kinds=(ORDERLY,), settings={"channelExpiredTimeout": 1000}, handler_s=0.02, is_flooded=False
     ) as (broker, work):
         group = work.group(ORDERLY)
         async with Member.running(
             quick(broker.namesrv), TOPIC, ORDERLY, work.ledger, group,
-            handler_s=0.02, lock_lives_s=1.5,
+            handler_s=0.02, lock_lives_s=1.0,
         ) as member:  # fmt: skip
             await member.is_at_work()
             await work.recover(RECOVER_S)

@@ -10,13 +10,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 
 from ..errors import IllegalArgument
 from ..received import ReceivedMessage
+from .threads import Threads
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,6 @@ BatchHandler = (
 FAILED = Later()
 
 
-class _NoMoreThreads(Exception):
-    """The process is ending: no failure of the message, which stays unconsumed."""
-
-
 class Handling:
     def __init__(
         self, handler: Handler | None, batch_handler: BatchHandler | None, threads: int
@@ -59,8 +55,8 @@ class Handling:
         self._takes_one = handler is not None
         self._function: Callable[[Any], Any] = handler or batch_handler  # type: ignore[assignment]
         self._is_async = _is_async(self._function)
-        self._threads = threads
-        self._pool: ThreadPoolExecutor | None = None
+        self._thread_count = threads
+        self._threads: Threads | None = None
 
     @property
     def takes_one(self) -> bool:
@@ -73,22 +69,18 @@ class Handling:
 
     def start(self) -> None:
         if not self._is_async:
-            self._pool = ThreadPoolExecutor(self._threads, "cometmq-handler")
+            self._threads = Threads(self._function, self._thread_count)
 
     def stop(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.stop()
 
     async def handle(self, messages: list[ReceivedMessage]) -> Outcome:
         """What the user's function makes of them. Never raises, but for being cancelled."""
         argument = messages[0] if self._takes_one else messages
         try:
-            if self._pool is None:
-                outcome = await self._function(argument)
-            else:
-                outcome = await self._in_thread(self._pool, argument)
-        except _NoMoreThreads:
-            raise asyncio.CancelledError from None
+            call = self._function if self._threads is None else self._threads.call
+            outcome = await call(argument)
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
@@ -107,20 +99,6 @@ class Handling:
             _described(messages),
         )
         return FAILED
-
-    def _in_thread(self, pool: ThreadPoolExecutor, argument: Any) -> Awaitable[Any]:
-        loop = asyncio.get_running_loop()
-        try:
-            return loop.run_in_executor(pool, self._call, argument)
-        except RuntimeError as error:
-            raise _NoMoreThreads from error
-
-    def _call(self, argument: Any) -> Any:
-        try:
-            return self._function(argument)
-        except StopIteration as error:
-            # A future that carries one would never end.
-            raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _is_being_cancelled() -> bool:

@@ -1,0 +1,1 @@
+"""Topics and log files as Spark DataFrames, streams and sinks."""
