@@ -20,6 +20,8 @@ Place = tuple[MessageQueue, int]
 """A message by its queue and offset."""
 Stored = Mapping[Place, bytes]
 """All messages that brokers have in the end."""
+Committed = Mapping[MessageQueue, int]
+"""Where a group is."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -46,10 +48,19 @@ class Group:
         self.is_orderly = is_orderly
         self.deliveries: list[Delivery] = []
         self.bodies_done: set[bytes] = set()
+        self.commits: list[tuple[int, Committed]] = []
+        """What was seen to be committed, and when."""
 
-    @property
-    def places_done(self) -> set[Place]:
-        return {delivery.place for delivery in self.deliveries if delivery.is_done}
+    def saw_committed(self, offsets: Committed) -> None:
+        self.commits.append((time.monotonic_ns(), offsets))
+
+    def first_ends(self) -> dict[Place, int]:
+        """When each message was finished for the first time."""
+        ends: dict[Place, int] = {}
+        for one in self.deliveries:
+            if one.is_done:
+                ends[one.place] = min(one.ended_ns, ends.get(one.place, one.ended_ns))
+        return ends
 
     def by_queue(self) -> dict[MessageQueue, list[Delivery]]:
         queues: dict[MessageQueue, list[Delivery]] = defaultdict(list)
@@ -133,10 +144,8 @@ class Ledger:
 # -- the verdict ---------------------------------------------------------------------------------
 
 
-def faults_of(
-    ledger: Ledger, stored: Stored, committed: Mapping[str, Mapping[MessageQueue, int]]
-) -> list[str]:
-    """All that is wrong; nothing, it is to be hoped. `committed` is by group and queue."""
+def faults_of(ledger: Ledger, stored: Stored) -> list[str]:
+    """All that is wrong; nothing, it is to be hoped."""
     wrong = [
         f"{body!r} was acknowledged at {place} and is not there: lost"
         for body, place in ledger.acknowledged.items()
@@ -145,7 +154,7 @@ def faults_of(
     for group in ledger.groups.values():
         wrong += [f"{group.name} never got {body!r}: lost" for body in ledger.missing(group)]
         wrong += [f"{group.name} got {body!r}, never sent" for body in _made_up(ledger, group)]
-        wrong += _committed_too_far(group, stored, committed.get(group.name, {}))
+        wrong += _committed_too_far(group, stored)
         if group.is_orderly:
             wrong += _out_of_order(group, stored)
     return wrong
@@ -155,14 +164,14 @@ def _made_up(ledger: Ledger, group: Group) -> set[bytes]:
     return {delivery.body for delivery in group.deliveries} - ledger.sent
 
 
-def _committed_too_far(
-    group: Group, stored: Iterable[Place], committed: Mapping[MessageQueue, int]
-) -> list[str]:
-    unfinished = set(stored) - group.places_done
+def _committed_too_far(group: Group, stored: Iterable[Place]) -> list[str]:
+    """What is committed was finished before: else it is lost when its member dies."""
+    ends = group.first_ends()
     return [
-        f"{group.name} committed {committed[queue]} in {queue} without having finished {offset}"
-        for queue, offset in unfinished
-        if offset < committed.get(queue, 0)
+        f"{group.name} committed {offsets[queue]} in {queue} before {offset} was finished"
+        for queue, offset in stored
+        for at_ns, offsets in group.commits
+        if offset < offsets.get(queue, 0) and ends.get((queue, offset), sys.maxsize) > at_ns
     ]
 
 
@@ -170,10 +179,17 @@ def _out_of_order(group: Group, stored: Iterable[Place]) -> list[str]:
     """In order means for each queue: never two handlers at once, and none begins with a message
     before all those ahead of it were finished. Repeats of finished ones are allowed."""
     wrong = []
+    ends = group.first_ends()
     for queue, deliveries in group.by_queue().items():
         offsets = sorted(offset for at, offset in stored if at == queue)
+        ahead_of = {later: earlier for earlier, later in itertools.pairwise(offsets)}
         wrong += _side_by_side(queue, deliveries)
-        wrong += _overtaking(queue, deliveries, offsets)
+        wrong += [
+            f"{queue}: {one.place[1]} was begun before {ahead_of[one.place[1]]} was finished"
+            for one in deliveries
+            if one.place[1] in ahead_of
+            and ends.get((queue, ahead_of[one.place[1]]), sys.maxsize) > one.began_ns
+        ]
     return wrong
 
 
@@ -181,27 +197,11 @@ def _side_by_side(queue: MessageQueue, deliveries: list[Delivery]) -> list[str]:
     wrong = []
     latest: Delivery | None = None
     for delivery in deliveries:
-        if latest is not None and delivery.began_ns < (latest.ended_ns or delivery.began_ns + 1):
+        if latest is not None and delivery.began_ns < (latest.ended_ns or sys.maxsize):
             wrong.append(
                 f"{queue}: {delivery.member} began {delivery.place[1]} while {latest.member} was "
                 f"at work on {latest.place[1]}"
             )
         if not delivery.is_excused:
             latest = delivery
-    return wrong
-
-
-def _overtaking(queue: MessageQueue, deliveries: list[Delivery], offsets: list[int]) -> list[str]:
-    """`offsets` are those that the queue has, ascending."""
-    wrong = []
-    ahead_of = {later: earlier for earlier, later in itertools.pairwise(offsets)}
-    first_end: dict[int, int] = {}
-    for delivery in sorted(deliveries, key=lambda delivery: delivery.ended_ns):
-        if delivery.is_done:
-            first_end.setdefault(delivery.place[1], delivery.ended_ns)
-    for delivery in deliveries:
-        offset = delivery.place[1]
-        earlier = ahead_of.get(offset)
-        if earlier is not None and first_end.get(earlier, sys.maxsize) > delivery.began_ns:
-            wrong.append(f"{queue}: {offset} was begun before {earlier} was finished")
     return wrong

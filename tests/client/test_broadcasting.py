@@ -10,7 +10,8 @@ import pytest
 
 from cometmq.client.consumer import progress
 from cometmq.client.consumer.handling import Later
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.options import PushOptions
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.consumer.subscriptions import Model
 from cometmq.client.errors import IllegalArgument
 from cometmq.client.received import ReceivedMessage

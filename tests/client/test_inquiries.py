@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 
 from cometmq.client.consumer.handling import Later
-from cometmq.client.consumer.pull import PullConsumer, PullConsumerOptions
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.options import PullConsumerOptions, PushOptions
+from cometmq.client.consumer.pull import PullConsumer
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.received import ReceivedMessage
 from cometmq.protocol.command import Command, Request
 from cometmq.protocol.message_queue import (

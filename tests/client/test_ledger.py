@@ -21,7 +21,7 @@ class Story:
         self.ledger = Ledger()
         self.group: Group = self.ledger.group("group", is_orderly=True)
         self.stored = dict(STORED)
-        self.committed = {"group": {QUEUE: len(BODIES)}}
+        self.group.saw_committed({QUEUE: len(BODIES)})
         for offset, body in enumerate(BODIES):
             self.ledger.sent.add(body)
             self.ledger.acknowledge(body, SendResult("", "", QUEUE, offset))
@@ -41,7 +41,7 @@ class Story:
 
     @property
     def wrong(self) -> str:
-        return "; ".join(faults_of(self.ledger, self.stored, self.committed))
+        return "; ".join(faults_of(self.ledger, self.stored))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_an_acknowledged_message_that_no_broker_has_is_lost(story: Story) -> Non
 
 def test_an_acknowledged_message_that_a_group_never_got_is_lost(story: Story) -> None:
     story.forget(2)
-    story.committed["group"][QUEUE] = 2
+    story.group.commits = [(50, {QUEUE: 2})]
     assert story.wrong == "group never got b'c': lost"
 
 
@@ -88,8 +88,17 @@ def test_a_body_that_was_never_sent_is_found(story: Story) -> None:
 def test_an_offset_behind_an_unfinished_message_is_committed_too_far(story: Story) -> None:
     story.forget(1)
     del story.ledger.acknowledged[b"b"]
-    assert "committed 3" in story.wrong
-    assert "without having finished 1" in story.wrong
+    assert "before 1 was finished" in story.wrong
+    assert "group committed 3" in story.wrong
+
+
+def test_an_offset_is_committed_too_far_even_if_its_message_is_finished_later(
+    story: Story,
+) -> None:
+    story.group.commits = [(24, {QUEUE: 2})]
+    assert story.wrong == ""
+    story.group.commits = [(24, {QUEUE: 3})]
+    assert story.wrong.endswith("before 2 was finished")
 
 
 def test_two_handlers_of_a_queue_at_once_are_out_of_order(story: Story) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.options import PushOptions
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.received import ReceivedMessage
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.testing import EmbeddedBroker

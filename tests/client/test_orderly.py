@@ -11,7 +11,8 @@ import msgspec
 
 from cometmq.client.consumer import orderly
 from cometmq.client.consumer.handling import Later
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.options import PushOptions
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.received import ReceivedMessage
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.testing import EmbeddedBroker

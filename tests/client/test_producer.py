@@ -7,6 +7,12 @@ import random
 
 import pytest
 
+from cometmq.client.consumer.options import (
+    PullConsumerOptions,
+    PullKeywords,
+    PushKeywords,
+    PushOptions,
+)
 from cometmq.client.errors import (
     IllegalArgument,
     NoPermission,
@@ -16,7 +22,7 @@ from cometmq.client.errors import (
 )
 from cometmq.client.message import Message
 from cometmq.client.producer.message_ids import unique_ids
-from cometmq.client.producer.options import Options, ProducerOptions
+from cometmq.client.producer.options import ProducerKeywords, ProducerOptions
 from cometmq.client.producer.packing import Compression
 from cometmq.client.producer.producer import Producer
 from cometmq.client.producer.results import SendResult, SendStatus
@@ -280,7 +286,7 @@ async def test_a_producer_that_does_not_run_says_so() -> None:
     "options",
     [{"max_in_flight": 0}, {"timeout_s": 0}, {"retries": -1}, {"batch_bytes_max": 5 * 1024**2}],
 )
-def test_options_that_make_no_sense_are_refused(options: Options) -> None:
+def test_options_that_make_no_sense_are_refused(options: ProducerKeywords) -> None:
     with pytest.raises(IllegalArgument):
         Producer("127.0.0.1:1", group="shop", **options)
 
@@ -292,8 +298,22 @@ def test_group_and_compression_are_checked() -> None:
         Producer("127.0.0.1:1", group="shop", compression="rar")  # type: ignore[arg-type]
 
 
-def test_every_option_may_be_given_by_name() -> None:
-    assert Options.__annotations__ == ProducerOptions.__annotations__
+@pytest.mark.parametrize(
+    ("keywords", "options"),
+    [
+        (ProducerKeywords, ProducerOptions),
+        (PushKeywords, PushOptions),
+        (PullKeywords, PullConsumerOptions),
+    ],
+)
+def test_every_option_may_be_given_by_name(keywords: type, options: type) -> None:
+    assert keywords.__annotations__ == options.__annotations__
+
+
+def test_an_option_by_name_goes_before_the_same_among_others() -> None:
+    shared = ProducerOptions(timeout_s=9.0, retries=7)
+    producer = Producer("127.0.0.1:1", group="shop", options=shared, retries=1)
+    assert producer.options == ProducerOptions(timeout_s=9.0, retries=1)
 
 
 # -- topics --------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from cometmq.client.cluster import Cluster
+from cometmq.client.consumer.options import PushOptions
 from cometmq.client.consumer.progress import (
     BrokerProgress,
     FileProgress,
     default_offsets_file,
     queue_offset,
 )
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.consumer.subscriptions import Model
 from cometmq.client.errors import ClientError, IllegalArgument, NoRoute, OffsetsNotSaved
 from cometmq.client.link import Link

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cometmq.client.consumer.feed import FlowLimits
-from cometmq.client.consumer.pull import PullConsumer, PullConsumerOptions
+from cometmq.client.consumer.options import PullConsumerOptions
+from cometmq.client.consumer.pull import PullConsumer
 from cometmq.client.consumer.subscriptions import ConsumeFrom, Sql
 from cometmq.client.errors import (
     BadSubscription,

@@ -15,7 +15,8 @@ import pytest
 from cometmq.client.consumer import concurrent
 from cometmq.client.consumer.feed import FlowLimits
 from cometmq.client.consumer.handling import Later
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.options import PushOptions
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.consumer.subscriptions import ConsumeFrom, Sql
 from cometmq.client.errors import BadSubscription, IllegalArgument, Unreachable
 from cometmq.client.received import ReceivedMessage

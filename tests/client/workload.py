@@ -14,8 +14,9 @@ from typing import Final
 
 from cometmq.client.admin import Admin
 from cometmq.client.cluster import Cluster
-from cometmq.client.consumer.pull import PullConsumer, PullConsumerOptions
-from cometmq.client.consumer.push import PushConsumer, PushOptions
+from cometmq.client.consumer.options import PullConsumerOptions, PushOptions
+from cometmq.client.consumer.pull import PullConsumer
+from cometmq.client.consumer.push import PushConsumer
 from cometmq.client.consumer.subscriptions import ConsumeFrom
 from cometmq.client.errors import ClientError, TooManyInFlight
 from cometmq.client.message import Message
@@ -33,11 +34,12 @@ ORDERLY: Final = "orderly"
 PULL: Final = "pull"
 PACE_S: Final = 0.02
 BURST: Final = 5
-HANDLER_S: Final = 0.001
+HANDLER_S: Final = 0.003
 SEND_TIMEOUT_S: Final = 1.5
 SETTLE_S: Final = 20.0
 PROBE_PAUSE_S: Final = 0.05
 NOTICED_S: Final = 0.05
+AUDIT_S: Final = 0.1
 OPTIONS: Final = PushOptions(commit_interval_s=0.2, suspend_s=0.05, stop_timeout_s=5.0)
 
 
@@ -134,15 +136,24 @@ class Workload:
 
     async def faults(self) -> list[str]:
         async with Admin(self._cluster) as admin:
-            committed = {
-                group.name: await admin.offsets.committed(group.name, self.topic)
-                for group in self.groups
-            }
+            await self._look_at_commits(admin)
             stored = {
                 (message.queue, message.queue_offset): message.body
                 async for message in admin.messages.read_topic(self.topic)
             }
-        return faults_of(self.ledger, stored, committed)
+        return faults_of(self.ledger, stored)
+
+    async def _look_at_commits(self, admin: Admin) -> None:
+        for group in self.groups:
+            group.saw_committed(await admin.offsets.committed(group.name, self.topic))
+
+    async def _audit(self) -> None:
+        """Look now and then, since in the end everything is finished anyway."""
+        async with Admin(self._cluster) as admin:
+            while not self._stopping:
+                with contextlib.suppress(ClientError):
+                    await self._look_at_commits(admin)
+                await asyncio.sleep(AUDIT_S)
 
     async def lose_locks(self) -> None:
         """Said when a broker has gone: handlers at work when all have noticed are at work without
@@ -167,6 +178,7 @@ class Workload:
         self._sending = [
             asyncio.create_task(self._go_on(sender, way)) for sender, way in ways.items()
         ]
+        self._sending.append(asyncio.create_task(self._audit()))
 
     async def _stop_sending(self) -> None:
         """Returns when all answers are there, or the errors that stand for them."""

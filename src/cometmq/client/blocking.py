@@ -35,13 +35,18 @@ from cometmq.client.cluster import Cluster
 from cometmq.client.consumer import pull as consumer_pull
 from cometmq.client.consumer import push as consumer_push
 from cometmq.client.consumer.handling import BatchHandler, Handler
-from cometmq.client.consumer.pull import POLL_MESSAGES, PullConsumerOptions
-from cometmq.client.consumer.push import PushOptions
+from cometmq.client.consumer.options import (
+    PullConsumerOptions,
+    PullKeywords,
+    PushKeywords,
+    PushOptions,
+)
+from cometmq.client.consumer.pull import POLL_MESSAGES
 from cometmq.client.consumer.subscriptions import ConsumeFrom, Filter, Model, Wanted
 from cometmq.client.message import Message
 from cometmq.client.producer import producer as producer_producer
 from cometmq.client.producer import transactions as producer_transactions
-from cometmq.client.producer.options import Options
+from cometmq.client.producer.options import ProducerKeywords, ProducerOptions
 from cometmq.client.producer.results import SendResult
 from cometmq.client.producer.transactions import Check, LocalTransaction, TransactionResult
 from cometmq.client.received import ReceivedMessage
@@ -520,26 +525,27 @@ class Producer:
     with Producer("127.0.0.1:9876", group="orders") as producer:
         producer.send(Message("topic", b"body"))
 
-    `ProducerOptions` has the other options. Ids and times of birth go by `clock`.
+    `ProducerOptions` has the other options: by their names, or several together as `options`.
+    Ids and times of birth go by `clock`.
     """
 
     _inner: producer_producer.Producer
 
     def __init__(
         self,
-        where: str | Cluster,
+        cluster: str | Cluster,
         *,
         group: str,
         client_id: str = "",
         clock: Clock | None = None,
-        **options: Unpack[Options],
+        options: ProducerOptions | None = None,
+        **more: Unpack[ProducerKeywords],
     ) -> None:
         self._inner = producer_producer.Producer(
-            where, group=group, client_id=client_id, clock=clock, **options
+            cluster, group=group, client_id=client_id, clock=clock, options=options, **more
         )
         self._home = Home(self._inner)
         self.group = self._inner.group
-        self.options = self._inner.options
 
     def __enter__(self) -> Self:
         self._home.call(self._inner.__aenter__())
@@ -682,27 +688,28 @@ class TransactionProducer(Producer):
 
     def __init__(
         self,
-        where: str | Cluster,
+        cluster: str | Cluster,
         *,
         group: str,
         check: Check,
         checks_at_once: int = 16,
         client_id: str = "",
         clock: Clock | None = None,
-        **options: Unpack[Options],
+        options: ProducerOptions | None = None,
+        **more: Unpack[ProducerKeywords],
     ) -> None:
         self._inner = producer_transactions.TransactionProducer(
-            where,
+            cluster,
             group=group,
             check=check,
             checks_at_once=checks_at_once,
             client_id=client_id,
             clock=clock,
-            **options,
+            options=options,
+            **more,
         )
         self._home = Home(self._inner)
         self.group = self._inner.group
-        self.options = self._inner.options
 
     def send_in_transaction(
         self, message: Message, local_transaction: LocalTransaction
@@ -716,6 +723,15 @@ class TransactionProducer(Producer):
 
 
 class PushConsumer:
+    """Calls a handler for each message.
+
+    with PushConsumer("127.0.0.1:9876", group="billing", topics="orders", handler=bill):
+        asyncio.Event().wait()
+
+    A handler returns None when it has consumed its message, `Later` when it is to come again.
+    `PushOptions` has the other options: by their names, or several together as `options`.
+    """
+
     _inner: consumer_push.PushConsumer
 
     def __init__(
@@ -733,6 +749,7 @@ class PushConsumer:
         offsets_file: str | Path | None = None,
         client_id: str = "",
         options: PushOptions | None = None,
+        **more: Unpack[PushKeywords],
     ) -> None:
         """`offsets_file` keeps the progress of a member of a broadcasting group."""
         self._inner = consumer_push.PushConsumer(
@@ -748,6 +765,7 @@ class PushConsumer:
             offsets_file=offsets_file,
             client_id=client_id,
             options=options,
+            **more,
         )
         self._home = Home(self._inner)
 
@@ -796,6 +814,15 @@ class PushConsumer:
 
 
 class PullConsumer:
+    """Takes messages when it likes.
+
+    with PullConsumer("127.0.0.1:9876", group="audit", topics="orders") as consumer:
+        for message in consumer:
+            ...
+
+    `PullConsumerOptions` has the other options: by their names, or several together as `options`.
+    """
+
     _inner: consumer_pull.PullConsumer
 
     def __init__(
@@ -810,6 +837,7 @@ class PullConsumer:
         offsets_file: str | Path | None = None,
         client_id: str = "",
         options: PullConsumerOptions | None = None,
+        **more: Unpack[PullKeywords],
     ) -> None:
         self._inner = consumer_pull.PullConsumer(
             cluster,
@@ -821,6 +849,7 @@ class PullConsumer:
             offsets_file=offsets_file,
             client_id=client_id,
             options=options,
+            **more,
         )
         self._home = Home(self._inner)
 
@@ -923,8 +952,8 @@ class Admin:
 
     _inner: admin_admin.Admin
 
-    def __init__(self, where: str | Cluster, *, client_id: str = "") -> None:
-        self._inner = admin_admin.Admin(where, client_id=client_id)
+    def __init__(self, cluster: str | Cluster, *, client_id: str = "") -> None:
+        self._inner = admin_admin.Admin(cluster, client_id=client_id)
         self._home = Home(self._inner)
         self.brokers = Brokers(self._inner.brokers, self._home)
         self.namesrvs = Namesrvs(self._inner.namesrvs, self._home)

@@ -17,8 +17,9 @@ from .allocation import (
 from .cluster import Cluster, Credentials
 from .consumer.feed import FlowLimits
 from .consumer.handling import BatchHandler, Handler, Later
-from .consumer.pull import PullConsumer, PullConsumerOptions
-from .consumer.push import PushConsumer, PushOptions
+from .consumer.options import PullConsumerOptions, PushOptions
+from .consumer.pull import PullConsumer
+from .consumer.push import PushConsumer
 from .consumer.subscriptions import ConsumeFrom, Filter, Model, Sql
 from .errors import (
     AnswerTimedOut,

@@ -23,8 +23,8 @@ from .topics import Topics
 class Admin:
     """`async with Admin("127.0.0.1:9876") as admin:`"""
 
-    def __init__(self, where: str | Cluster, *, client_id: str = "") -> None:
-        self._link = Link(cluster_at(where), client_id=client_id)
+    def __init__(self, cluster: str | Cluster, *, client_id: str = "") -> None:
+        self._link = Link(cluster_at(cluster), client_id=client_id)
         reach = Reach(self._link)
         self.brokers = Brokers(reach)
         self.namesrvs = Namesrvs(reach)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
 
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.message_queue import MessageQueue
@@ -21,32 +21,17 @@ from ..allocation import Allocation, Averagely, queue_order
 from ..cluster import Cluster, cluster_at
 from ..errors import IllegalArgument
 from ..received import ReceivedMessage
-from .feed import Feed, FlowLimits
+from .feed import Feed
 from .inquiries import Inquiries
 from .membership import Group
+from .options import PullConsumerOptions, PullKeywords
 from .progress import default_offsets_file, queue_offset
-from .pulls import PULL_MESSAGES, PullOptions
+from .pulls import PullOptions
 from .reader import Reader
 from .subscriptions import ConsumeFrom, Filter, Model, Wanted, beginning_of, check_group
 from .window import Window
 
 POLL_MESSAGES = 32
-_FLOW = FlowLimits(span=0)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PullConsumerOptions:
-    auto_commit: bool = True
-    """Commit what was consumed every `commit_interval_s` and at the end; else by `commit()`."""
-    commit_interval_s: float = 5.0
-    pull_messages: int = PULL_MESSAGES
-    flow: FlowLimits = _FLOW
-
-    def __post_init__(self) -> None:
-        if self.commit_interval_s <= 0:
-            raise IllegalArgument("commit_interval_s is more than 0; auto_commit=False ends it")
-        if self.pull_messages < 1:
-            raise IllegalArgument("pull_messages is at least 1")
 
 
 class _Ready(NamedTuple):
@@ -56,6 +41,15 @@ class _Ready(NamedTuple):
 
 
 class PullConsumer:
+    """Takes messages when it likes.
+
+    async with PullConsumer("127.0.0.1:9876", group="audit", topics="orders") as consumer:
+        async for message in consumer:
+            ...
+
+    `PullConsumerOptions` has the other options: by their names, or several together as `options`.
+    """
+
     def __init__(
         self,
         cluster: str | Cluster,
@@ -68,8 +62,9 @@ class PullConsumer:
         offsets_file: str | Path | None = None,
         client_id: str = "",
         options: PullConsumerOptions | None = None,
+        **more: Unpack[PullKeywords],
     ) -> None:
-        self._options = options or PullConsumerOptions()
+        self._options = dataclasses.replace(options or PullConsumerOptions(), **more)
         inquiries = Inquiries(None, is_orderly=False)
         self._reader = Reader(
             cluster_at(cluster),

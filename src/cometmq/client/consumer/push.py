@@ -9,7 +9,7 @@ import dataclasses
 import datetime as dt
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from cometmq.protocol.message_queue import MessageQueue
 
@@ -22,46 +22,25 @@ from .handling import BatchHandler, Handler, Handling
 from .inquiries import Inquiries
 from .locks import QueueLocks
 from .membership import Group
+from .options import PushKeywords, PushOptions
 from .orderly import OrderlyOptions, OrderlyWorkers
 from .progress import default_offsets_file
-from .pulls import PULL_MESSAGES, PullOptions
+from .pulls import PullOptions
 from .reader import Reader
 from .returns import Returns
 from .subscriptions import ConsumeFrom, Filter, Model, Wanted, beginning_of, check_group
 
-_BATCH_SIZE = 32
-_FLOW = FlowLimits()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PushOptions:
-    workers: int = 20
-    """Handlers at work at the same time, and threads when they are plain functions."""
-    batch_size: int = _BATCH_SIZE
-    """The most messages that a batch handler gets at once."""
-    max_reconsume_times: int = -1
-    """Failures after which a message goes to the dead letters. -1: as the group is configured
-    (16), and without end when consumption is orderly."""
-    consume_timeout_s: float = 15 * 60.0
-    """A concurrent handler that takes longer counts as failed."""
-    suspend_s: float = 1.0
-    """Orderly: how long a queue waits after a failure."""
-    pull_messages: int = PULL_MESSAGES
-    flow: FlowLimits = _FLOW
-    commit_interval_s: float = 5.0
-    stop_timeout_s: float = 30.0
-    """How long handlers that have begun may take to end when the consumer stops."""
-
-    def __post_init__(self) -> None:
-        if min(self.workers, self.batch_size, self.pull_messages) < 1:
-            raise IllegalArgument("workers, batch_size and pull_messages are at least 1")
-        if self.consume_timeout_s <= 0 or self.commit_interval_s <= 0:
-            raise IllegalArgument("consume_timeout_s and commit_interval_s are more than 0")
-        if self.suspend_s < 0 or self.stop_timeout_s < 0:
-            raise IllegalArgument("suspend_s and stop_timeout_s are not negative")
-
 
 class PushConsumer:
+    """Calls a handler for each message.
+
+    async with PushConsumer("127.0.0.1:9876", group="billing", topics="orders", handler=bill):
+        await asyncio.Event().wait()
+
+    A handler returns None when it has consumed its message, `Later` when it is to come again.
+    `PushOptions` has the other options: by their names, or several together as `options`.
+    """
+
     def __init__(
         self,
         cluster: str | Cluster,
@@ -77,9 +56,10 @@ class PushConsumer:
         offsets_file: str | Path | None = None,
         client_id: str = "",
         options: PushOptions | None = None,
+        **more: Unpack[PushKeywords],
     ) -> None:
         """`offsets_file` keeps the progress of a member of a broadcasting group."""
-        self._options = options or PushOptions()
+        self._options = dataclasses.replace(options or PushOptions(), **more)
         self._handling = Handling(handler, batch_handler, self._options.workers)
         self._inquiries = Inquiries(self._handling, is_orderly=orderly)
         self._reader = Reader(

@@ -49,7 +49,7 @@ class ProducerOptions:
             raise IllegalArgument("batch_bytes_max: not more than max_message_bytes is possible")
 
 
-class Options(TypedDict, total=False):
+class ProducerKeywords(TypedDict, total=False):
     """The same as keyword arguments."""
 
     timeout_s: float

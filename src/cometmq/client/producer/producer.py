@@ -7,6 +7,7 @@ may come behind later ones unless each send is awaited.
 """
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -26,7 +27,7 @@ from ..message import Message
 from ..received import ReceivedMessage
 from ..selectors import Selector
 from .choices import choice, fixed
-from .options import Options, ProducerOptions
+from .options import ProducerKeywords, ProducerOptions
 from .outbox import Outbox
 from .parcels import Choose
 from .recalls import broker_of_handle
@@ -43,24 +44,26 @@ class Producer:
     async with Producer("127.0.0.1:9876", group="orders") as producer:
         await producer.send(Message("topic", b"body"))
 
-    `ProducerOptions` has the other options. Ids and times of birth go by `clock`.
+    `ProducerOptions` has the other options: by their names, or several together as `options`.
+    Ids and times of birth go by `clock`.
     """
 
     def __init__(
         self,
-        where: str | Cluster,
+        cluster: str | Cluster,
         *,
         group: str,
         client_id: str = "",
         clock: Clock | None = None,
-        **options: Unpack[Options],
+        options: ProducerOptions | None = None,
+        **more: Unpack[ProducerKeywords],
     ) -> None:
         self.group = check_group(group)
-        self.options = ProducerOptions(**options)
+        self.options = dataclasses.replace(options or ProducerOptions(), **more)
         self._clock = clock or SystemClock()
         self._requests = Requests(self.options.max_in_flight)
         self._link = Link(
-            cluster_at(where),
+            cluster_at(cluster),
             client_id=client_id,
             handlers=self._handlers(),
             heartbeat=lambda client_id: Heartbeat(client_id, [ProducerData(self.group)]),

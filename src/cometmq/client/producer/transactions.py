@@ -28,7 +28,7 @@ from ..link import transport_errors
 from ..message import Message
 from ..received import ReceivedMessage, decode_messages
 from .choices import choice
-from .options import Options
+from .options import ProducerKeywords, ProducerOptions
 from .producer import Producer
 from .results import SendResult, SendStatus
 
@@ -75,16 +75,19 @@ class TransactionProducer(Producer):
 
     def __init__(
         self,
-        where: str | Cluster,
+        cluster: str | Cluster,
         *,
         group: str,
         check: Check,
         checks_at_once: int = 16,
         client_id: str = "",
         clock: Clock | None = None,
-        **options: Unpack[Options],
+        options: ProducerOptions | None = None,
+        **more: Unpack[ProducerKeywords],
     ) -> None:
-        super().__init__(where, group=group, client_id=client_id, clock=clock, **options)
+        super().__init__(
+            cluster, group=group, client_id=client_id, clock=clock, options=options, **more
+        )
         if checks_at_once < 1:
             raise IllegalArgument("checks_at_once: 1 or more is possible")
         self._check = check
