@@ -92,6 +92,8 @@ class ScriptedCluster:
         self.answer: Callable[[str, Command], Answer] = self.ok
         self.sends: list[tuple[str, Command]] = []
         self.heartbeats: list[str] = []
+        self.welcome = Response()
+        """The answer to heartbeats."""
         self.routes_asked = 0
         self.unknown_topics: set[str] = set()
         self.in_route = list(self.names)
@@ -140,7 +142,7 @@ class ScriptedCluster:
 
     def _heartbeat(self, connection: Connection, _: Command) -> Response:
         self.heartbeats.append(self._name(connection))
-        return Response()
+        return self.welcome
 
     def _send(self, connection: Connection, command: Command) -> Any:
         name = self._name(connection)

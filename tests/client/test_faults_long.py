@@ -50,5 +50,5 @@ async def test_a_handler_that_blocks_for_a_minute_costs_no_rebalance(
     async with EmbeddedBroker(in_memory=True, settings=settings) as broker:
         await broker.create_topic(TOPIC, 4)
         await check_that_a_blocking_handler_costs_nothing(
-            broker, Cluster(broker.namesrv), monkeypatch, orderly=orderly, block_s=60.0
+            Cluster(broker.namesrv), monkeypatch, orderly=orderly, block_s=60.0
         )

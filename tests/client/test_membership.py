@@ -9,10 +9,13 @@ import pytest
 
 from cometmq.client.consumer.options import PushOptions
 from cometmq.client.consumer.push import PushConsumer
+from cometmq.client.errors import NoPermission
 from cometmq.client.received import ReceivedMessage
+from cometmq.protocol.command import Response
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.testing import EmbeddedBroker
 from tests.broker.brokers import Client, until
+from tests.client.clusters import scripted
 from tests.testing.clients import connected
 
 from .consumption import (
@@ -219,3 +222,20 @@ async def test_a_nameserver_restart_is_not_even_noticed() -> None:
         await broker.create_topic(TOPIC, 3)
         await sender.send(b"in a new queue", queue_id=2)
         await until(lambda: b"in a new queue" in heard.bodies, SOON_S)
+
+
+async def test_a_broker_that_does_not_want_us_is_an_error_at_the_start() -> None:
+    async with scripted(brokers=2) as cluster:
+        cluster.in_route = ["broker-b"]  # The other one is the NameServer, too.
+        cluster.welcome = Response(16, "who are you?")
+        consumer = PushConsumer(cluster.namesrv, group=GROUP, topics=TOPIC, handler=print)
+        with pytest.raises(NoPermission, match="who are you"):
+            await consumer.start()
+
+
+async def test_a_broker_that_is_away_does_not_keep_a_consumer_from_starting() -> None:
+    async with scripted(brokers=2) as cluster:
+        cluster.in_route = ["broker-b"]
+        cluster.welcome = Response(14, "not now")
+        async with PushConsumer(cluster.namesrv, group=GROUP, topics=TOPIC, handler=print) as away:
+            assert away.queues == []

@@ -25,6 +25,7 @@ from .errors import (
     AnswerTimedOut,
     ClientError,
     ConnectionLost,
+    NoPermission,
     NotStarted,
     Unreachable,
     error_of,
@@ -187,6 +188,19 @@ class Link:
         """Tell every broker of the topics in use that we are here, and as what."""
         if self._heartbeat is not None:
             await asyncio.gather(*(self._beat_at(address) for address in self.routes.addresses))
+
+    async def introduce(self) -> None:
+        """The first heartbeats. A broker that is away hears of us later; one that does not want us
+        is an error now, instead of a warning every half minute."""
+        addresses = list(self.routes.addresses)
+        greeted = await asyncio.gather(
+            *map(self._connections.get, addresses), return_exceptions=True
+        )
+        for address, outcome in zip(addresses, greeted, strict=True):
+            if isinstance(outcome, BaseException):
+                if isinstance(outcome, NoPermission) or not isinstance(outcome, ClientError):
+                    raise outcome
+                log.warning("no heartbeat to broker %s: %s", address, outcome)
 
     async def _beat_at(self, address: str) -> None:
         try:

@@ -102,7 +102,7 @@ class Reader:
         self.progress.open()
         link.routes.on_change(self._route_changed)
         await membership.prepare(link)
-        await link.beat()
+        await link.introduce()
         await membership.rebalance(link)
         self._loops.append(link.spawn(membership.run(link)))
         if self._commits:

@@ -2,8 +2,9 @@
 
 What is reported as stored is stored. What fails may be stored nevertheless, when only the answer
 was lost; every attempt carries the same unique id, by which a consumer can tell. Messages with the
-same `sharding_key` go to the same queue in the order of the calls; one that had to be tried again
-may come behind later ones unless each send is awaited.
+same `sharding_key` go to the same queue, and stand there in the order of the calls if each send is
+awaited before the next: of several under way at once, one may be tried again behind the others, and
+RocketMQ's broker works on one connection's requests in several threads.
 """
 
 import asyncio

@@ -35,7 +35,7 @@ final class Settings {
         throw new IllegalArgumentException(client.getClass().getSimpleName() + " has no " + setter);
     }
 
-    private static Object as(Class<?> type, JsonElement value) {
+    private static Object as(Class<?> type, JsonElement value) throws Exception {
         if (type == int.class) {
             return value.getAsInt();
         }
@@ -52,6 +52,9 @@ final class Settings {
                 }
             }
             throw new IllegalArgumentException(type.getSimpleName() + " has no " + value);
+        }
+        if (type.isInterface()) { // Such as a strategy, by the name of the class that has it.
+            return Class.forName(value.getAsString()).getConstructor().newInstance();
         }
         return value.getAsString();
     }
