@@ -51,8 +51,9 @@ bench: setup  ## figures of docs/performance.md
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.client --system rocketmq --cases sync in_flight push
 
-chaos: setup  ## kills and power cuts, for long (ROUNDS=30: about ten minutes)
+chaos: setup  ## kills, power cuts and faults of all kinds, for long (ROUNDS=30: about twenty minutes)
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py tests/broker/test_timers_kill.py -k 'killing or killed or power_cut'
+	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/client/test_faults_long.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build src/*.egg-info src/cometmq/protocol/*.so interop/.cache

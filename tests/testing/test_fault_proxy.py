@@ -279,6 +279,21 @@ async def test_dropping_one_direction_loses_it_and_its_end() -> None:
         assert server.got == b""
 
 
+async def test_silenced_connections_never_speak_again_and_new_ones_do() -> None:
+    async with room() as here:
+        client, served = await here.client()
+        here.proxy.silence()
+        client.transport.write(b"lost")
+        served.transport.write(b"gone")
+        await until(lambda: here.proxy.traffic.bytes_dropped == 8, WAIT_S)
+        client.transport.close()
+        await served.hears_nothing()
+        another, served_another = await here.client()
+        another.transport.write(b"heard")
+        await served_another.receives(b"heard")
+        await served.hears_nothing()
+
+
 async def test_after_dropping_broken_streams_are_reset_and_whole_ones_go_on() -> None:
     async with room() as here:
         broken, broken_server = await here.client()

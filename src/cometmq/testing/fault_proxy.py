@@ -143,6 +143,13 @@ class FaultProxy:
                 link.cut()
 
     @in_own_loop
+    def silence(self) -> None:
+        """Let the connections there are go silent for good, as if a firewall had forgotten them:
+        neither end hears from the other again, nor of its end. New ones are fine."""
+        for link in list(self._links):
+            link.silence()
+
+    @in_own_loop
     def refuse(self) -> None:
         """Let nobody connect; those who are stay."""
         if self._listener is not None:

@@ -72,6 +72,8 @@ class Link:
         self.is_cut = False
         self.has_hole = False
         """Whether bytes, or news of its end, were dropped."""
+        self.is_silent = False
+        """Whether it drops everything from now on."""
         self._is_joining = True
 
     def other(self, end: "End") -> "End":
@@ -89,6 +91,12 @@ class Link:
     def pump(self) -> None:
         self.client.pump()
         self.server.pump()
+
+    def silence(self) -> None:
+        """Let neither end hear of the other again; what is held is lost."""
+        self.is_silent = self.has_hole = True
+        self.client.forget_held()
+        self.server.forget_held()
 
     def cut(self) -> None:
         """Reset both ends; what is held is lost."""
@@ -131,7 +139,7 @@ class End(asyncio.Protocol):
             self._link.pump()
 
     def data_received(self, data: bytes) -> None:
-        if self._hears in self._link.faults.dropped:
+        if self._is_dropped:
             self._link.has_hole = True
             self._link.traffic.bytes_dropped += len(data)
             return
@@ -143,7 +151,7 @@ class End(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self._has_ended = True
-        if self._hears in self._link.faults.dropped:
+        if self._is_dropped:
             self._link.has_hole = True
         elif error is not None:
             self._link.cut()
@@ -171,9 +179,13 @@ class End(asyncio.Protocol):
             self._pass(self._held.popleft()[1])
         if self._held and self._may_pass:
             self._pumping = loop.call_at(self._held[0][0], self.pump)
-        if not self._held and self._has_ended and not self._is_stalled:
+        if not (self._held or self._is_stalled or self._link.is_silent) and self._has_ended:
             other.close()
         self._choose_whether_to_listen()
+
+    @property
+    def _is_dropped(self) -> bool:
+        return self._link.is_silent or self._hears in self._link.faults.dropped
 
     @property
     def _is_stalled(self) -> bool:
@@ -219,20 +231,20 @@ class End(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what is due, then close."""
-        self._forget_held()
+        self.forget_held()
         if self._transport is not None:
             self._transport.close()
 
     def reset(self) -> None:
         """End at once, and let the peer see a reset."""
-        self._forget_held()
+        self.forget_held()
         if self._transport is not None and not self._transport.is_closing():
             peer: socket.socket = self._transport.get_extra_info("socket")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         if self._transport is not None:
             self._transport.abort()
 
-    def _forget_held(self) -> None:
+    def forget_held(self) -> None:
         self._held.clear()
         self._held_bytes = 0
         if self._pumping is not None:
