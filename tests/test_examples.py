@@ -85,5 +85,5 @@ def test_the_store_demo_ends_well() -> None:
 def test_the_broker_demo_ends_well() -> None:
     output = run_example("broker_demo", "1000")
     assert "1001 messages are there, none lost" in output
-    assert "order-999 is in queue 3 at 249" in output
+    assert re.search(r"order-999 is in queue [0-3] at \d+\n", output)
     assert "exit code 0" in output
