@@ -84,6 +84,6 @@ def test_the_store_demo_ends_well() -> None:
 
 def test_the_broker_demo_ends_well() -> None:
     output = run_example("broker_demo", "1000")
-    assert "1001 messages are there, none lost" in output
+    assert "1000 messages are there, none lost" in output
     assert re.search(r"order-999 is in queue [0-3] at \d+\n", output)
     assert "exit code 0" in output
