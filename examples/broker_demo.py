@@ -43,7 +43,8 @@ class Cluster:
         return ready.split(" ")[1].removeprefix("namesrv=")
 
     async def end(self, number: signal.Signals) -> int:
-        self._process.send_signal(number)
+        if self._process.returncode is None:
+            self._process.send_signal(number)
         return await self._process.wait()
 
 
@@ -101,6 +102,13 @@ async def count_all(namesrv: str, expected: int) -> int:
 
 async def show(count: int, data_dir: Path) -> None:
     cluster = Cluster(data_dir)
+    try:
+        await show_life(cluster, count)
+    finally:
+        await cluster.end(signal.SIGKILL)  # Nothing to do when all went well.
+
+
+async def show_life(cluster: Cluster, count: int) -> None:
     print("A NameServer and a broker:")
     namesrv = await cluster.start()
     await send_all(namesrv, count)
