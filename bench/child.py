@@ -7,7 +7,7 @@ JSON on its stdout. `COMETMQ_PURE` decides which twin of the hot functions it us
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -27,10 +27,20 @@ class ChildFailed(Exception):
 def run_child(module: str, name: str, task: Task, *, pure: bool = False) -> dict[str, float]:
     """Run one measurement; a child that takes too long is killed."""
     command = [sys.executable, "-m", module, name, msgspec.json.encode(task).decode()]
-    environment = {**os.environ, "COMETMQ_PURE": "1" if pure else "0"}
+    return run_command(command, name, {"COMETMQ_PURE": "1" if pure else "0"})
+
+
+def run_command(
+    command: Sequence[str], name: str, environment: Mapping[str, str]
+) -> dict[str, float]:
+    """Run what prints a measurement's figures, in whatever it is written."""
     try:
         done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=False
+            command,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as late:
         raise ChildFailed(f"{name} took longer than {TIMEOUT_S} s") from late

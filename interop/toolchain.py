@@ -28,6 +28,7 @@ JAVA_CLIENT_DIR = Path(__file__).parent / "java-client"
 JAVA_CLIENT_POM = JAVA_CLIENT_DIR / "pom.xml"
 # The newest of both lines: programs on 4.9 are still many.
 JAVA_CLIENT_VERSIONS = ("4.9.8", "5.5.0")
+PROXY_POM = JAVA_DIR / "proxy-pom.xml"
 GO_DIR = Path(__file__).parent / "go"
 NODE_DIR = Path(__file__).parent / "node"
 CACHE_DIR = Path(__file__).parent / ".cache"
@@ -94,6 +95,28 @@ def java_client_classpath(version: str) -> str:
         compile_to = functools.partial(_compile, found, sources, jars)
         classes = _built(f"java-client-{version}-classes", [JAVA_CLIENT_POM, *sources], compile_to)
     return os.pathsep.join([str(classes), str(RESOURCES), f"{jars}/*"])
+
+
+@functools.cache
+def proxy_classpath() -> str:
+    """Return the class path of RocketMQ's gRPC proxy, started by the peer's `Launch`."""
+    found = tools()
+    with _lock():
+        jars = _built("proxy", [PROXY_POM], functools.partial(_copy_jars, found, pom=PROXY_POM))
+    ours = classpath().split(os.pathsep)[:2]
+    return os.pathsep.join([*ours, f"{jars}/*"])
+
+
+def python_packages(*requirements: str) -> Path:
+    """Return a directory for PYTHONPATH with these packages, apart from those we run with."""
+    name = "python-" + "-".join(requirements).replace("=", "")
+    with _lock():
+        return _built(name, [], functools.partial(_install_packages, requirements))
+
+
+def _install_packages(requirements: tuple[str, ...], target: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, "--target", str(target), *requirements], RESOLVE_TIMEOUT_S)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cometmq.broker import clients as clients_module
@@ -119,6 +120,30 @@ async def test_fastjsons_bare_keys_and_unknown_fields_are_read(tmp_path: Path) -
         client = await Client.to(broker)
         assert (await client.ask(34, {}, body)).code == 0
         assert await client.consumer_ids() == ["me"]
+
+
+@bounded
+async def test_numbers_for_names_are_read_as_clients_on_the_cpp_library_tell_them(
+    tmp_path: Path,
+) -> None:
+    told = heartbeat_of("cpp", consumeType=1, messageModel=1, consumeFromWhere=4)
+    told["consumerDataSet"][0]["subscriptionDataSet"] = [
+        {"topic": TOPIC, "subString": "*", "tagsSet": [], "codeSet": [], "subVersion": "17"}
+    ]
+    async with serving(tmp_path) as broker:
+        client = await Client.to(broker)
+        assert (await client.ask(34, {}, told)).code == ResponseCode.SUCCESS
+        assert await client.consumer_ids() == ["cpp"]
+        seen = msgspec.json.decode((await client.ask(203, {"consumerGroup": GROUP})).body)
+        told["consumerDataSet"][0]["messageModel"] = 2
+        refused = await client.ask(34, {}, told)
+    assert (seen["consumeType"], seen["messageModel"], seen["consumeFromWhere"]) == (
+        "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_FIRST_OFFSET",
+    )  # fmt: skip
+    assert (refused.code, refused.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "a heartbeat tells 2 where 0 to 1 have a name",
+    )
 
 
 # -- notices -------------------------------------------------------------------------------------
