@@ -197,6 +197,8 @@ async def test_a_member_is_killed_while_queues_are_handed_over_to_it(kind: str) 
         async with Member.running(cluster, TOPIC, kind, work.ledger, group) as member:
             await member.is_at_work()  # Its first message: the other queues are on their way.
             await member.kill()
+        # The clock takes everybody's locks: nobody may be about to hand a queue over then.
+        await work.settled(RECOVER_S)
         await broker.advance(LOCK_LIVES_S)  # Who is dead unlocks nothing.
 
 

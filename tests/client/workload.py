@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
@@ -121,6 +122,17 @@ class Workload:
             f"all groups get {probes}",
             left_s,
         )
+
+    async def settled(self, within_s: float) -> None:
+        """Return when the members have shared out the queues and handed over what they gave up."""
+        consumers = self.consumers
+        wanted = Counter({queue: len(consumers) // self._members for queue in self.queues})
+
+        def is_settled() -> bool:
+            had = Counter(queue for one in consumers for queue in one.queues if queue in wanted)
+            return had == wanted and not any(one._reader._leaving for one in consumers)
+
+        await self.ledger.until(is_settled, "the members share the queues", within_s)
 
     async def verdict(self) -> None:
         """Send no more, let everything acknowledged be consumed, and judge."""

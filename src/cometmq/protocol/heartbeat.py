@@ -30,9 +30,9 @@ class ConsumerData(msgspec.Struct, rename="camel"):
     """Clients on RocketMQ's C++ library tell the places of the three names instead of them."""
 
     group_name: str
-    type_told: str | int = msgspec.field(name="consumeType", default="CONSUME_PASSIVELY")
-    model_told: str | int = msgspec.field(name="messageModel", default=CLUSTERING)
-    from_told: str | int = msgspec.field(
+    type_told: str | Int32 = msgspec.field(name="consumeType", default="CONSUME_PASSIVELY")
+    model_told: str | Int32 = msgspec.field(name="messageModel", default=CLUSTERING)
+    from_told: str | Int32 = msgspec.field(
         name="consumeFromWhere", default="CONSUME_FROM_LAST_OFFSET"
     )
     subscription_data_set: list[SubscriptionData] = []
