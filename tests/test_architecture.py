@@ -15,7 +15,6 @@ MAY_IMPORT = {
     "namesrv": {"namesrv", "transport", "store", "protocol", *BESIDE},
     "broker": {"broker", "transport", "store", "protocol", *BESIDE},
     "client": {"client", "transport", "protocol", *BESIDE},
-    "spark": {"spark", "client", "store", "transport", "protocol", *BESIDE},
     "testing": {
         "testing",
         "client",

@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 
-from cometmq.protocol.command import Request
+from cometmq.protocol.command import Request, as_text
 from cometmq.transport.dial import split_address
 
 from .errors import IllegalArgument
@@ -86,11 +86,7 @@ def local_ip() -> str:
 
 def text_fields(values: Mapping[str, object]) -> dict[str, str]:
     """Values as a request's header carries them; those that are None are left out."""
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in values.items()
-        if value is not None
-    }
+    return {name: as_text(value) for name, value in values.items() if value is not None}
 
 
 def _checked(address: str) -> None:

@@ -1,1 +1,0 @@
-"""Topics and log files as Spark DataFrames, streams and sinks."""
