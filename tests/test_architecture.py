@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "namesrv": {"namesrv", "transport", "store", "protocol", *BESIDE},
     "broker": {"broker", "transport", "store", "protocol", *BESIDE},
     "client": {"client", "transport", "protocol", *BESIDE},
+    "spark": {"spark", "client", "store", "transport", "protocol", *BESIDE},
     "testing": {
         "testing",
         "client",
@@ -25,7 +26,7 @@ MAY_IMPORT = {
         "protocol",
         *BESIDE,
     },
-    "cli": {"cli", "namesrv", "broker", "transport", "store", "protocol", *BESIDE},
+    "cli": {"cli", "spark", "namesrv", "broker", "transport", "store", "protocol", *BESIDE},
 }
 
 

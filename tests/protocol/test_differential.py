@@ -346,6 +346,46 @@ def test_records_become_columns_alike(
         assert_alike(ask, data)
 
 
+TOPIC_SETS = st.frozensets(TOPICS.map(lambda topic: topic.encode()), max_size=3)
+CHOICES = st.builds(
+    columns.Choice,
+    topics=st.one_of(st.none(), TOPIC_SETS),
+    without_topics=TOPIC_SETS,
+    queue_ids=st.one_of(st.none(), st.frozensets(st.integers(-1, 3))),
+    stored_from=st.one_of(st.just(-(2**63)), TIMES_MS),
+    stored_before=st.one_of(st.just(2**63 - 1), TIMES_MS),
+    uncommitted=st.booleans(),
+)
+
+
+@examples
+@given(
+    log=logs(),
+    mutations=MUTATIONS,
+    names=st.lists(st.sampled_from(columns.COLUMNS), unique=True),
+    tags=st.sampled_from((None, frozenset({b"1", "标签".encode()}))),
+    choice=st.one_of(st.none(), CHOICES),
+)
+def test_logs_become_columns_alike(
+    log: Log,
+    mutations: list[Mutation],
+    names: list[str],
+    tags: frozenset[bytes] | None,
+    choice: columns.Choice | None,
+) -> None:
+    def ask(hot: ModuleType, data: bytearray) -> object:
+        builder = (columns if hot is _reference else hot).ColumnBuilder(names, tags)
+        middle = min(log.starts[len(log.starts) // 2], len(data))
+        walks = [
+            builder.walk(memoryview(data), start, end, log.base, choice)
+            for start, end in ((0, len(data)), (middle, len(data)), (0, middle), (0, 0))
+        ]
+        return walks, builder.count, builder.data_bytes, builder.take()
+
+    for data in (log.data[: log.starts[-1]], log.data, mutated(log.data, mutations)):
+        assert_alike(ask, data)
+
+
 def test_nulls_are_marked_alike_wherever_they_stand() -> None:
     for pattern in range(1 << 10):
         tags = [b"TAGS\x01a\x02" if pattern >> row & 1 else b"" for row in range(10)]

@@ -100,17 +100,19 @@ class BrokerConfig:
     pulls_held_max: int = setting(
         "pullThreadPoolQueueCapacity", 100_000, "pulls held at a time", live=True
     )
+    # RocketMQ gives 32 messages and 256 KiB, of old ones 8 and 64 KiB. Its clients ask for 32;
+    # who asks for more reads in bulk, and pays for every answer.
     pull_bytes: int = setting(
-        "maxTransferBytesOnMessageInMemory", 256 * KIB, "bytes a pull may get", live=True
+        "maxTransferBytesOnMessageInMemory", KIB**2, "bytes a pull may get", live=True
     )
     pull_count: int = setting(
-        "maxTransferCountOnMessageInMemory", 32, "messages a pull may get", live=True
+        "maxTransferCountOnMessageInMemory", 1024, "messages a pull may get", live=True
     )
     pull_bytes_old: int = setting(
-        "maxTransferBytesOnMessageInDisk", 64 * KIB, "the same for old messages", live=True
+        "maxTransferBytesOnMessageInDisk", KIB**2, "the same for old messages", live=True
     )
     pull_count_old: int = setting(
-        "maxTransferCountOnMessageInDisk", 8, "the same for old messages", live=True
+        "maxTransferCountOnMessageInDisk", 1024, "the same for old messages", live=True
     )
     memory_percent: int = setting(
         "accessMessageInMemoryMaxRatio", 40, "share of memory within which a message is not old",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from cometmq.clock import Clock
+from cometmq.protocol import names
 from cometmq.protocol.data_version import DataVersion
 from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
 from cometmq.protocol.topic_config import (
@@ -27,8 +28,8 @@ TEMPLATE_TOPIC = "TBW102"
 """Clients name it as the pattern after which a missing topic is made."""
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-HALF_DONE_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+HALF_TOPIC = names.HALF_TOPIC
+HALF_DONE_TOPIC = names.HALF_DONE_TOPIC
 CHECK_EXCEEDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"

@@ -9,7 +9,7 @@ from cometmq import __version__
 from cometmq.protocol import hot
 from cometmq.store.errors import StoreError
 
-from . import broker, namesrv, standalone, store
+from . import broker, namesrv, spark, standalone, store
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     namesrv.add_commands(commands)
     broker.add_commands(commands)
     store.add_commands(commands)
+    spark.add_commands(commands)
     return parser
 
 

@@ -6,20 +6,22 @@ instead of slices, no object per record, one checksum pass. A differential test 
 """
 
 cimport cython
+from array import array
 from cpython.buffer cimport (
     PyBUF_SIMPLE,
     PyBUF_WRITABLE,
+    PyBuffer_FillInfo,
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from . import java
-from .columns import COLUMNS, NUMBERS, Column
+from .columns import COLUMNS, NUMBERS, Choice, Column, Walked
 from .flags import is_queued
 from .errors import IllegalMessage, MalformedRecord
 from .message import Appended
@@ -115,18 +117,36 @@ cdef extern from *:
     #if defined(__x86_64__) && defined(__GNUC__)
     #include <immintrin.h>
     static int can_fold(void) { return __builtin_cpu_supports("pclmul"); }
-    /* Multiplying by x^160 and x^96 modulo the polynomial moves a block of 16 bytes on to the next:
-       what is left in the end has the checksum of all that went in. Both numbers bit-reversed. */
+    /* Multiplying by powers of x modulo the polynomial moves a block of 16 bytes on over those that
+       follow: by x^576 and x^512 over 64 bytes, by x^160 and x^96 over 16, all bit-reversed. What is
+       left in the end has the checksum of all that went in. Four blocks at a time, since one
+       multiplication need not wait for the other. */
+    #define FOLD __attribute__((target("pclmul"), always_inline)) static inline
+    FOLD __m128i block_at(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
+    FOLD __m128i moved(__m128i sum, __m128i factors, __m128i next) {
+        __m128i low = _mm_clmulepi64_si128(sum, factors, 0x00);
+        __m128i high = _mm_clmulepi64_si128(sum, factors, 0x11);
+        return _mm_xor_si128(_mm_xor_si128(low, high), next);
+    }
     __attribute__((target("pclmul")))
     static void fold(uint32_t crc, const uint8_t *p, Py_ssize_t blocks, uint8_t *rest) {
-        const __m128i factors = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
-        __m128i sum = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), _mm_cvtsi32_si128(crc));
-        while (--blocks) {
-            __m128i low = _mm_clmulepi64_si128(sum, factors, 0x00);
-            __m128i high = _mm_clmulepi64_si128(sum, factors, 0x11);
+        const __m128i by_64 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
+        const __m128i by_16 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+        __m128i sum = _mm_xor_si128(block_at(p), _mm_cvtsi32_si128(crc));
+        if (blocks >= 8) {
+            __m128i sum1 = block_at(p + 16), sum2 = block_at(p + 32), sum3 = block_at(p + 48);
+            for (blocks -= 4, p += 64; blocks >= 4; blocks -= 4, p += 64) {
+                sum = moved(sum, by_64, block_at(p));
+                sum1 = moved(sum1, by_64, block_at(p + 16));
+                sum2 = moved(sum2, by_64, block_at(p + 32));
+                sum3 = moved(sum3, by_64, block_at(p + 48));
+            }
+            sum = moved(moved(moved(sum, by_16, sum1), by_16, sum2), by_16, sum3);
+        } else {
+            blocks--;
             p += 16;
-            sum = _mm_xor_si128(_mm_xor_si128(low, high), _mm_loadu_si128((const __m128i *)p));
         }
+        for (; blocks; blocks--, p += 16) sum = moved(sum, by_16, block_at(p));
         _mm_storeu_si128((__m128i *)rest, sum);
     }
     #else
@@ -165,6 +185,12 @@ cdef uint32_t crc_update(uint32_t crc, bytes_t p, Py_ssize_t size) noexcept nogi
                ^ CRC[1][(high >> 16) & 0xFF] ^ CRC[0][high >> 24])
         p += 8
         size -= 8
+    if size >= 4:
+        low = crc ^ (p[0] | (<uint32_t>p[1] << 8) | (<uint32_t>p[2] << 16) | (<uint32_t>p[3] << 24))
+        crc = (CRC[3][low & 0xFF] ^ CRC[2][(low >> 8) & 0xFF]
+               ^ CRC[1][(low >> 16) & 0xFF] ^ CRC[0][low >> 24])
+        p += 4
+        size -= 4
     while size:
         crc = (crc >> 8) ^ CRC[0][(crc ^ p[0]) & 0xFF]
         p += 1
@@ -385,13 +411,13 @@ cdef bint find_parts(bytes_t record, Py_ssize_t size, Parts* parts) noexcept nog
 
 cdef bint checksum_holds(bytes_t record, Py_ssize_t size, Parts* parts) noexcept nogil:
     cdef bytes_t tail = record + size - SEAL
-    cdef uint8_t[11] digits
+    cdef int64_t told
     cdef bint named, matches
     if parts.properties_size >= SEAL:
         named = memcmp(tail, SEAL_PREFIX, SEAL_NAME) == 0
-        if named or ends_in_digits(tail):
-            put_digits(digits, crc31(record, size - SEAL))
-            matches = memcmp(digits, tail + SEAL_NAME, 11) == 0
+        told = told_crc(tail + SEAL_NAME)
+        if named or told >= 0:
+            matches = told >= 0 and told == <int64_t>crc31(record, size - SEAL)
             if named or matches:
                 return named and matches
         if memchr(tail, 0, SEAL) != NULL:
@@ -402,14 +428,19 @@ cdef bint checksum_holds(bytes_t record, Py_ssize_t size, Parts* parts) noexcept
     return parts.body_size == 0 or crc31(record + parts.body, parts.body_size) == get32(record + 8)
 
 
-cdef bint ends_in_digits(bytes_t tail) noexcept nogil:
-    cdef int i
-    if tail[SEAL - 1] != 2:
-        return 0
-    for i in range(SEAL_NAME, SEAL - 1):
-        if not 48 <= tail[i] <= 57:
-            return 0
-    return 1
+cdef int64_t told_crc(bytes_t p) noexcept nogil:
+    """The number of ten digits, least significant first; -1 when a property does not end so."""
+    cdef uint64_t v = get64(p)
+    if (p[10] != 2 or not 48 <= p[9] <= 57 or not 48 <= p[8] <= 57
+            or ((v & <uint64_t>0xF0F0F0F0F0F0F0F0)
+                | (((v + <uint64_t>0x0606060606060606) & <uint64_t>0xF0F0F0F0F0F0F0F0) >> 4))
+            != <uint64_t>0x3333333333333333):
+        return -1
+    # Eight digits at once: neighbours become pairs, pairs fours, fours the number.
+    v = (v & <uint64_t>0x0F0F0F0F0F0F0F0F) * 2561 >> 8
+    v = (v & <uint64_t>0x00FF00FF00FF00FF) * 6553601 >> 16
+    v = (v & <uint64_t>0x0000FFFF0000FFFF) * <uint64_t>42949672960001 >> 32
+    return <int64_t>v + (p[8] - 48) * <int64_t>100000000 + (p[9] - 48) * <int64_t>1000000000
 
 
 cdef Py_ssize_t check(bytes_t record, Py_ssize_t room, int64_t physical, Parts* parts,
@@ -448,11 +479,10 @@ def split_records(bytes data):
     cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), size
     cdef Parts parts
     cdef list records = []
-    check_whole(start, end)
     while at < end:
+        check_whole(start, at, end, &parts)
         record = start + at
         size = <int32_t>get32(record)
-        find_parts(record, size, &parts)
         records.append((
             piece(record, parts.topic, parts.topic + parts.topic_size),
             <int32_t>get32(record + 12), <int64_t>get64(record + 20), <int64_t>get64(record + 28),
@@ -545,32 +575,65 @@ cdef struct Known:
     Text delay
 
 
-cdef void find_known(bytes_t p, Py_ssize_t size, Known* known) noexcept nogil:
+cdef extern from *:
+    """
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
+    /* Which of the 64 bytes at `p` end a property. Up to `readable` there is memory to read. */
+    static inline uint64_t property_ends(const uint8_t *p, const uint8_t *readable) {
+        uint8_t copy[64] = {0};
+        uint64_t found = 0;
+        if (readable - p < 64) p = memcpy(copy, p, readable - p);
+    #if defined(__SSE2__)
+        for (int at = 0; at < 64; at += 16) {
+            __m128i block = _mm_loadu_si128((const __m128i *)(p + at));
+            int bits = _mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8(2)));
+            found |= (uint64_t)bits << at;
+        }
+    #else
+        for (int at = 0; at < 64; at++) found |= (uint64_t)(p[at] == 2) << at;
+    #endif
+        return found;
+    }
+    #define lowest_bit(bits) __builtin_ctzll(bits)
+    """
+    uint64_t property_ends(bytes_t p, bytes_t readable) noexcept nogil
+    int lowest_bit(uint64_t bits) noexcept nogil
+
+
+cdef void find_known(bytes_t p, Py_ssize_t size, Known* known, bytes_t readable) noexcept nogil:
     cdef bytes_t end = p + size
+    cdef bytes_t entry = p
     cdef bytes_t entry_end
-    cdef bytes_t name_end
-    cdef Text value
+    cdef uint64_t ends
     memset(known, 0, sizeof(Known))
     while p < end:
-        entry_end = <bytes_t>memchr(p, 2, end - p)
-        if entry_end == NULL:
-            entry_end = end
-        name_end = <bytes_t>memchr(p, 1, entry_end - p)
-        if name_end != NULL and name_end > p and name_end + 1 < entry_end:
-            value.at = name_end + 1
-            value.size = entry_end - value.at
-            if name_end - p == 4:
-                if memcmp(p, b"TAGS", 4) == 0:
-                    known.tags = value
-                elif memcmp(p, b"KEYS", 4) == 0:
-                    known.keys = value
-            elif name_end - p == 8:
-                if memcmp(p, b"UNIQ_KEY", 8) == 0:
-                    known.unique = value
-            elif name_end - p == 5:
-                if memcmp(p, b"DELAY", 5) == 0:
-                    known.delay = value
-        p = entry_end + 1
+        ends = property_ends(p, readable)
+        if end - p < 64:
+            ends &= (<uint64_t>1 << (end - p)) - 1
+        while ends:
+            entry_end = p + lowest_bit(ends)
+            note_known(entry, entry_end, known)
+            entry = entry_end + 1
+            ends &= ends - 1
+        p += 64
+    if entry < end:
+        note_known(entry, end, known)
+
+
+cdef inline void note_known(bytes_t p, bytes_t end, Known* known) noexcept nogil:
+    if end - p <= 5:
+        return
+    if p[4] == 1:
+        if memcmp(p, b"TAGS", 4) == 0:
+            known.tags = Text(p + 5, end - p - 5)
+        elif memcmp(p, b"KEYS", 4) == 0:
+            known.keys = Text(p + 5, end - p - 5)
+    elif end - p > 9 and p[8] == 1 and memcmp(p, b"UNIQ_KEY", 8) == 0:
+        known.unique = Text(p + 9, end - p - 9)
+    elif end - p > 6 and p[5] == 1 and memcmp(p, b"DELAY", 5) == 0:
+        known.delay = Text(p + 6, end - p - 6)
 
 
 cdef bint ascii_hash(bytes_t p, Py_ssize_t size, uint32_t* value) noexcept nogil:
@@ -638,7 +701,7 @@ cdef class Collected:
                  int64_t stored) except -1:
         cdef uint32_t transaction = get32(record + 36) & TRANSACTION
         cdef Known known
-        find_known(record + parts.properties, parts.properties_size, &known)
+        find_known(record + parts.properties, parts.properties_size, &known, record + size)
         if transaction == 0 or transaction == COMMIT:
             self.add_entry(record, size, parts, physical, self.tag_code(record, parts, &known, stored))
         if transaction != ROLLBACK:
@@ -991,76 +1054,207 @@ cdef enum:
     C_COUNT
 
 cdef const char* HEX = b"0123456789ABCDEF"
+cdef const char* NOTHING = b""
+cdef dict WIDTHS = {name: array(code).itemsize for name, code in NUMBERS.items()}
+
+cdef extern from *:
+    """
+    /* Copies a text in words; whether it is plain ASCII. Room for a word more is behind `to`. */
+    static inline int copy_ascii(uint8_t *to, const uint8_t *from, Py_ssize_t size,
+                                 const uint8_t *readable) {
+        uint64_t seen = 0, word;
+        Py_ssize_t at = 0;
+        for (; at + 8 <= size; at += 8) {
+            memcpy(&word, from + at, 8);
+            memcpy(to + at, &word, 8);
+            seen |= word;
+        }
+        if (at < size) {
+            word = 0;
+            if (readable - from >= at + 8) {
+                memcpy(&word, from + at, 8);
+                word &= (1ULL << 8 * (size - at)) - 1;
+            } else {
+                memcpy(&word, from + at, size - at);
+            }
+            memcpy(to + at, &word, 8);
+            seen |= word;
+        }
+        return (seen & 0x8080808080808080ULL) == 0;
+    }
+    """
+    bint copy_ascii(uint8_t* to, bytes_t value, Py_ssize_t size, bytes_t readable) noexcept nogil
+
+
+cdef enum:
+    WARM_BYTES_MAX = 64 << 20
+    SMALLEST = 8  # Blocks have 2^8 bytes and more.
+
+# Memory that was given back: blocks of 2^n bytes as a list, each of which begins with the next.
+cdef uint8_t* WARM[64]
+cdef Py_ssize_t warm_bytes = 0
+memset(WARM, 0, sizeof(WARM))
+
+
+cdef uint8_t* new_block(int power) except NULL:
+    global warm_bytes
+    cdef uint8_t* block = WARM[power]
+    if block != NULL:
+        memcpy(&WARM[power], block, sizeof(block))
+        warm_bytes -= <Py_ssize_t>1 << power
+        return block
+    block = <uint8_t*>malloc(<Py_ssize_t>1 << power)
+    if block == NULL:
+        raise MemoryError
+    return block
+
+
+cdef void give_back(uint8_t* block, int power) noexcept:
+    global warm_bytes
+    if warm_bytes + (<Py_ssize_t>1 << power) > WARM_BYTES_MAX:
+        free(block)
+        return
+    memcpy(block, &WARM[power], sizeof(block))
+    WARM[power] = block
+    warm_bytes += <Py_ssize_t>1 << power
+
+
+@cython.final
+cdef class Filling:
+    """Bytes that grow, and are then read as a buffer without a copy.
+
+    Its memory is used again: fresh pages of the system cost more than filling them.
+    """
+    cdef uint8_t* data
+    cdef Py_ssize_t size, room
+    cdef int power
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            give_back(self.data, self.power)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        # A buffer without an address, however short, is none to Arrow.
+        cdef void* data = <void*>NOTHING if self.data == NULL else self.data
+        PyBuffer_FillInfo(buffer, self, data, self.size, True, flags)
+
+    def __len__(self):
+        return self.size
+
+    def __eq__(self, other):
+        return bytes(self) == bytes(other)
+
+    cdef inline int require(self, Py_ssize_t room) except -1:
+        return self.grow(room) if room > self.room else 0
+
+    cdef int grow(self, Py_ssize_t room) except -1:
+        cdef int power = SMALLEST
+        while <Py_ssize_t>1 << power < room:
+            power += 1
+        cdef uint8_t* block = new_block(power)
+        if self.data != NULL:
+            memcpy(block, self.data, self.room)
+            give_back(self.data, self.power)
+        self.data, self.room, self.power = block, <Py_ssize_t>1 << power, power
+        return 0
+
+
+cdef enum:
+    SPARE = 8  # Texts are copied in whole words, the last of which may reach beyond the text.
 
 
 @cython.final
 cdef class Buffers:
-    """One column as it grows. `ends` stays empty for numbers."""
-    cdef Growing ends, data, valid
-    cdef Py_ssize_t null_count
+    """One column as it grows. A number has a width; texts and binaries have ends.
 
-    def __cinit__(self, bint is_number):
-        self.ends = Growing()
-        self.data = Growing()
-        self.valid = Growing()
-        self.null_count = 0
-        if not is_number:
-            memset(self.ends.extend(4), 0, 4)
+    Room for rows is made by `make_room`, ahead of the rows. Bits of `valid` mean something from the
+    first null on.
+    """
+    cdef Filling ends, data, valid
+    cdef Py_ssize_t null_count, kept_size, kept_null_count
+    cdef int width
 
-    cdef inline int put_number(self, int64_t value, int width) except -1:
-        cdef uint8_t* at = self.data.extend(width)
-        cdef int32_t narrow = <int32_t>value
-        if width == 4:
-            memcpy(at, &narrow, 4)
-        else:
-            memcpy(at, &value, 8)
+    def __cinit__(self, int width):
+        self.ends = Filling()
+        self.data = Filling()
+        self.valid = Filling()
+        self.width = width
+
+    cdef int make_room(self, Py_ssize_t rows) except -1:
+        if self.width:
+            return self.data.require(rows * self.width)
+        self.valid.require((rows + 7) // 8)
+        self.ends.require((rows + 1) * 4)
+        (<int32_t*>self.ends.data)[0] = 0
         return 0
 
-    cdef inline int put(self, bytes_t value, Py_ssize_t size) except -1:
-        cdef int32_t end
+    cdef inline void put32(self, Py_ssize_t row, int32_t value) noexcept:
+        (<int32_t*>self.data.data)[row] = value
+
+    cdef inline void put64(self, Py_ssize_t row, int64_t value) noexcept:
+        (<int64_t*>self.data.data)[row] = value
+
+    cdef inline uint8_t* require(self, Py_ssize_t size) except NULL:
         if self.data.size + size > 0x7FFFFFFF:
             raise OverflowError("a column has over 2 GiB: take it earlier")
-        if size:
-            memcpy(self.data.extend(size), value, size)
-        end = <int32_t>self.data.size
-        memcpy(self.ends.extend(4), &end, 4)
+        self.data.require(self.data.size + size + SPARE)
+        return self.data.data + self.data.size
+
+    cdef inline void end_row(self, Py_ssize_t row, Py_ssize_t size) noexcept:
+        self.data.size += size
+        (<int32_t*>self.ends.data)[row + 1] = <int32_t>self.data.size
+
+    cdef inline int put(self, Py_ssize_t row, bytes_t value, Py_ssize_t size) except -1:
+        memcpy(self.require(size), value, size)
+        self.end_row(row, size)
         return 0
 
-    cdef int put_text(self, bytes_t value, Py_ssize_t size, Py_ssize_t row) except -1:
-        """A text; none (null) when it has no bytes."""
-        cdef uint32_t ignored = 0
-        cdef bytes clean
+    cdef inline int put_text(self, Py_ssize_t row, bytes_t value, Py_ssize_t size,
+                             bytes_t readable) except -1:
+        """A text; none (null) when it has no bytes. Up to `readable` there is memory to read."""
         if size == 0:
             return self.put_null(row)
-        if ascii_hash(value, size, &ignored):
-            self.put(value, size)
+        if copy_ascii(self.require(size), value, size, readable):
+            self.end_row(row, size)
         else:
-            clean = text_of(value, size).encode()
-            self.put(<bytes_t>PyBytes_AS_STRING(clean), PyBytes_GET_SIZE(clean))
+            self.put_cleaned(row, value, size)
         if self.null_count:
-            self.mark(row, True)
-        return 0
-
-    cdef int put_null(self, Py_ssize_t row) except -1:
-        cdef Py_ssize_t before
-        if self.null_count == 0:
-            for before in range(row):
-                self.mark(before, True)
-        self.null_count += 1
-        self.put(NULL, 0)
-        self.mark(row, False)
-        return 0
-
-    cdef int mark(self, Py_ssize_t row, bint valid) except -1:
-        if row >> 3 >= self.valid.size:
-            self.valid.extend(1)[0] = 0
-        if valid:
             self.valid.data[row >> 3] |= 1 << (row & 7)
         return 0
 
-    cdef object close(self):
-        return Column(self.ends.copy(), self.data.copy(),
-                      self.valid.copy() if self.null_count else b"", self.null_count)
+    cdef int put_cleaned(self, Py_ssize_t row, bytes_t value, Py_ssize_t size) except -1:
+        cdef bytes clean = text_of(value, size).encode()
+        return self.put(row, <bytes_t>PyBytes_AS_STRING(clean), PyBytes_GET_SIZE(clean))
+
+    cdef int put_null(self, Py_ssize_t row) except -1:
+        if self.null_count == 0:
+            memset(self.valid.data, 0xFF, self.valid.room)
+        self.null_count += 1
+        self.valid.data[row >> 3] &= ~(1 << (row & 7))
+        self.end_row(row, 0)
+        return 0
+
+    cdef void keep(self) noexcept:
+        self.kept_size, self.kept_null_count = self.data.size, self.null_count
+
+    cdef void go_back(self) noexcept:
+        """To where it stood when `keep` was called."""
+        self.data.size, self.null_count = self.kept_size, self.kept_null_count
+
+    cdef object close(self, Py_ssize_t rows):
+        self.make_room(rows)
+        if self.width:
+            self.data.size = rows * self.width
+            return Column(b"", self.data, b"", 0)
+        self.ends.size = (rows + 1) * 4
+        if self.null_count and rows % 8:
+            self.valid.data[rows // 8] &= (1 << rows % 8) - 1
+        self.valid.size = (rows + 7) // 8 if self.null_count else 0
+        return Column(self.ends, self.data, self.valid, self.null_count)
+
+
+cdef enum:
+    ROWS_FIRST = 64
 
 
 @cython.final
@@ -1070,6 +1264,8 @@ cdef class ColumnBuilder:
     cdef object tags
     cdef list buffers
     cdef void* wanted[C_COUNT]
+    cdef Py_ssize_t rows_room
+    cdef bint looks_at_properties
 
     def __init__(self, names, tags=None):
         self.names = tuple(names)
@@ -1077,6 +1273,8 @@ cdef class ColumnBuilder:
         if unknown:
             raise ValueError(f"no such columns: {', '.join(sorted(unknown))}")
         self.tags = tags
+        self.looks_at_properties = (
+            tags is not None or not {"msgId", "keys", "tags"}.isdisjoint(self.names))
         self.begin()
 
     cdef int begin(self) except -1:
@@ -1087,9 +1285,16 @@ cdef class ColumnBuilder:
         memset(self.wanted, 0, sizeof(self.wanted))
         for field in range(C_COUNT):
             if COLUMNS[field] in self.names:
-                buffers = Buffers(COLUMNS[field] in NUMBERS)
+                buffers = Buffers(WIDTHS.get(COLUMNS[field], 0))
                 self.buffers.append(buffers)
                 self.wanted[field] = <void*>buffers
+        return self.make_room(ROWS_FIRST)
+
+    cdef int make_room(self, Py_ssize_t rows) except -1:
+        cdef Buffers buffers
+        for buffers in self.buffers:
+            buffers.make_room(rows)
+        self.rows_room = rows
         return 0
 
     @property
@@ -1098,112 +1303,196 @@ cdef class ColumnBuilder:
         cdef Buffers buffers
         cdef Py_ssize_t total = 0
         for buffers in self.buffers:
-            if buffers.ends.size:
+            if not buffers.width:
                 total += buffers.data.size
         return total
 
     def add(self, bytes data, int64_t start=0, int64_t end=0x7FFFFFFFFFFFFFFF):
         cdef bytes_t first = <bytes_t>PyBytes_AS_STRING(data)
-        cdef Py_ssize_t at = 0, size = PyBytes_GET_SIZE(data), before = self.count
+        cdef Py_ssize_t at = 0, size = PyBytes_GET_SIZE(data), before = self.keep()
         cdef int64_t queue_offset
         cdef Parts parts
-        cdef Known known
-        check_whole(first, size)
-        while at < size:
-            find_parts(first + at, <int32_t>get32(first + at), &parts)
-            queue_offset = get64(first + at + 20)
-            find_known(first + at + parts.properties, parts.properties_size, &known)
-            if start <= queue_offset < end and (self.tags is None or self.has_tag(known.tags)):
-                self.put(first + at, <int32_t>get32(first + at), &parts, &known)
-                self.count += 1
-            at += <int32_t>get32(first + at)
+        try:
+            while at < size:
+                check_whole(first, at, size, &parts)
+                queue_offset = get64(first + at + 20)
+                if start <= queue_offset < end:
+                    self.put(first + at, &parts, first + size)
+                at += <int32_t>get32(first + at)
+        except BaseException:
+            self.go_back(before)
+            raise
         return self.count - before
+
+    def walk(self, view, Py_ssize_t start, Py_ssize_t end, int64_t base, choice=None):
+        cdef Py_buffer buffer
+        cdef Parts parts
+        cdef Chosen chosen = Chosen(choice)
+        cdef Py_ssize_t position = start, size = 1, before = self.keep()
+        cdef bytes_t first
+        PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+        try:
+            require_range(&buffer, start, end)
+            first = <bytes_t>buffer.buf
+            while position < end:
+                size = check(first + position, end - position, base + position, &parts, True)
+                if size <= 0:
+                    break
+                if chosen.has(first + position, &parts):
+                    self.put(first + position, &parts, first + end)
+                position += size
+        except BaseException:
+            self.go_back(before)
+            raise
+        finally:
+            PyBuffer_Release(&buffer)
+        return Walked(position, STOPS[0] if size > 0 else STOPS[1] if size == 0 else STOPS[2],
+                      DAMAGES[-size if size < 0 else 0])
+
+    cdef Py_ssize_t keep(self) noexcept:
+        cdef Buffers buffers
+        for buffers in self.buffers:
+            buffers.keep()
+        return self.count
+
+    cdef void go_back(self, Py_ssize_t count) noexcept:
+        cdef Buffers buffers
+        for buffers in self.buffers:
+            buffers.go_back()
+        self.count = count
 
     cdef bint has_tag(self, Text tags) except -1:
         return tags.size and PyBytes_FromStringAndSize(<char*>tags.at, tags.size) in self.tags
 
-    cdef int put(self, bytes_t record, Py_ssize_t size, Parts* parts, Known* known) except -1:
+    cdef int put(self, bytes_t record, Parts* parts, bytes_t readable) except -1:
+        """Add the record's fields to the wanted columns, unless its tag is not asked for."""
         cdef void** wanted = self.wanted
         cdef Py_ssize_t row = self.count
+        cdef Known known
+        if self.looks_at_properties:
+            find_known(record + parts.properties, parts.properties_size, &known, readable)
+            if self.tags is not None and not self.has_tag(known.tags):
+                return 0
+        if row == self.rows_room:
+            self.make_room(2 * row)
         if wanted[C_TOPIC]:
-            (<Buffers>wanted[C_TOPIC]).put_text(record + parts.topic, parts.topic_size, row)
+            (<Buffers>wanted[C_TOPIC]).put_text(
+                row, record + parts.topic, parts.topic_size, readable)
         if wanted[C_MSG_ID]:
             if known.unique.size:
-                (<Buffers>wanted[C_MSG_ID]).put_text(known.unique.at, known.unique.size, row)
+                (<Buffers>wanted[C_MSG_ID]).put_text(
+                    row, known.unique.at, known.unique.size, readable)
             else:
-                put_offset_id(<Buffers>wanted[C_MSG_ID], record, parts, row)
+                put_offset_id(<Buffers>wanted[C_MSG_ID], row, record, parts)
         if wanted[C_KEYS]:
-            (<Buffers>wanted[C_KEYS]).put_text(known.keys.at, known.keys.size, row)
+            (<Buffers>wanted[C_KEYS]).put_text(row, known.keys.at, known.keys.size, readable)
         if wanted[C_TAGS]:
-            (<Buffers>wanted[C_TAGS]).put_text(known.tags.at, known.tags.size, row)
+            (<Buffers>wanted[C_TAGS]).put_text(row, known.tags.at, known.tags.size, readable)
         if wanted[C_QUEUE_ID]:
-            (<Buffers>wanted[C_QUEUE_ID]).put_number(<int32_t>get32(record + 12), 4)
+            (<Buffers>wanted[C_QUEUE_ID]).put32(row, <int32_t>get32(record + 12))
         if wanted[C_QUEUE_OFFSET]:
-            (<Buffers>wanted[C_QUEUE_OFFSET]).put_number(get64(record + 20), 8)
+            (<Buffers>wanted[C_QUEUE_OFFSET]).put64(row, <int64_t>get64(record + 20))
         if wanted[C_PHYSICAL]:
-            (<Buffers>wanted[C_PHYSICAL]).put_number(get64(record + 28), 8)
+            (<Buffers>wanted[C_PHYSICAL]).put64(row, <int64_t>get64(record + 28))
         if wanted[C_BORN]:
-            (<Buffers>wanted[C_BORN]).put_number(<int64_t>(get64(record + 40) * 1000), 8)
+            (<Buffers>wanted[C_BORN]).put64(row, <int64_t>(get64(record + 40) * 1000))
         if wanted[C_STORED]:
-            (<Buffers>wanted[C_STORED]).put_number(
-                <int64_t>(get64(record + parts.store_time) * 1000), 8)
+            (<Buffers>wanted[C_STORED]).put64(
+                row, <int64_t>(get64(record + parts.store_time) * 1000))
         if wanted[C_RECONSUMED]:
-            (<Buffers>wanted[C_RECONSUMED]).put_number(<int32_t>get32(record + parts.body - 16), 4)
+            (<Buffers>wanted[C_RECONSUMED]).put32(row, <int32_t>get32(record + parts.body - 16))
         if wanted[C_SYS_FLAG]:
-            (<Buffers>wanted[C_SYS_FLAG]).put_number(<int32_t>get32(record + 36), 4)
+            (<Buffers>wanted[C_SYS_FLAG]).put32(row, <int32_t>get32(record + 36))
         if wanted[C_FLAG]:
-            (<Buffers>wanted[C_FLAG]).put_number(<int32_t>get32(record + 16), 4)
+            (<Buffers>wanted[C_FLAG]).put32(row, <int32_t>get32(record + 16))
         if wanted[C_BODY]:
-            (<Buffers>wanted[C_BODY]).put(record + parts.body, parts.body_size)
+            (<Buffers>wanted[C_BODY]).put(row, record + parts.body, parts.body_size)
         if wanted[C_PROPERTIES]:
-            (<Buffers>wanted[C_PROPERTIES]).put(record + parts.properties, parts.properties_size)
+            (<Buffers>wanted[C_PROPERTIES]).put(
+                row, record + parts.properties, parts.properties_size)
         if wanted[C_BORN_HOST]:
-            (<Buffers>wanted[C_BORN_HOST]).put(record + 48, parts.store_time - 48)
+            (<Buffers>wanted[C_BORN_HOST]).put(row, record + 48, parts.store_time - 48)
         if wanted[C_STORE_HOST]:
             (<Buffers>wanted[C_STORE_HOST]).put(
-                record + parts.store_time + 8, parts.body - 16 - parts.store_time - 8)
+                row, record + parts.store_time + 8, parts.body - 16 - parts.store_time - 8)
+        self.count += 1
         return 0
 
     def take(self):
-        cdef Buffers buffers
-        columns = {}
-        order = [name for name in COLUMNS if name in self.names]
-        for name, buffers in zip(order, self.buffers):
-            columns[name] = buffers.close()
+        cdef Buffers buffers, fresh
+        cdef list full = self.buffers
+        cdef dict columns = {}
+        cdef Py_ssize_t rows = self.count
         self.begin()
+        self.make_room(max(rows, ROWS_FIRST))
+        order = [name for name in COLUMNS if name in self.names]
+        for name, buffers, fresh in zip(order, full, self.buffers):
+            columns[name] = buffers.close(rows)
+            # What comes next is mostly of the same size.
+            fresh.data.require(buffers.data.size)
         return {name: columns[name] for name in self.names}
 
 
-cdef int check_whole(bytes_t data, Py_ssize_t end) except -1:
-    """Every record is whole and its body undamaged, as `split_records` asks."""
-    cdef Py_ssize_t at = 0, size
-    cdef uint32_t magic
-    cdef bytes_t record
-    cdef Parts parts
-    while at < end:
-        if end - at < FIXED_MIN:
-            raise MalformedRecord(f"{end - at} stray bytes behind the last record")
-        record = data + at
-        magic = get32(record + 4)
-        size = <int32_t>get32(record)
-        if (size < FIXED_MIN or size > end - at or (magic != V1 and magic != V2)
-                or not find_parts(record, size, &parts)):
-            raise MalformedRecord(f"no record at byte {at} of {end}")
-        if (parts.body_size
-                and crc31(record + parts.body, parts.body_size) != get32(record + 8)):
-            raise MalformedRecord(
-                f"the body at queue offset {<int64_t>get64(record + 20)} has another checksum")
-        at += size
+@cython.final
+cdef class Chosen:
+    """A Choice as the walk asks for it."""
+    cdef tuple topics, without_topics
+    cdef object queue_ids
+    cdef int64_t stored_from, stored_before
+    cdef bint all_topics, all_queues, uncommitted
+
+    def __cinit__(self, choice):
+        choice = choice or Choice()
+        self.all_topics, self.topics = choice.topics is None, tuple(choice.topics or ())
+        self.without_topics = tuple(choice.without_topics)
+        self.all_queues, self.queue_ids = choice.queue_ids is None, choice.queue_ids
+        self.stored_from, self.stored_before = choice.stored_from, choice.stored_before
+        self.uncommitted = choice.uncommitted
+
+    cdef bint has(self, bytes_t record, Parts* parts) except -1:
+        cdef uint32_t transaction = get32(record + 36) & TRANSACTION
+        cdef int64_t stored = get64(record + parts.store_time)
+        cdef bytes_t topic = record + parts.topic
+        return (
+            (transaction == 0 or transaction == COMMIT or self.uncommitted)
+            and self.stored_from <= stored < self.stored_before
+            and (self.all_queues or <int32_t>get32(record + 12) in self.queue_ids)
+            and (self.all_topics or is_among(topic, parts.topic_size, self.topics))
+            and not is_among(topic, parts.topic_size, self.without_topics)
+        )
+
+
+cdef bint is_among(bytes_t text, Py_ssize_t size, tuple texts) noexcept:
+    cdef bytes one
+    for one in texts:
+        if PyBytes_GET_SIZE(one) == size and memcmp(PyBytes_AS_STRING(one), text, size) == 0:
+            return True
+    return False
+
+
+cdef int check_whole(bytes_t data, Py_ssize_t at, Py_ssize_t end, Parts* parts) except -1:
+    """The record is whole and its body undamaged, as `split_records` asks."""
+    if end - at < FIXED_MIN:
+        raise MalformedRecord(f"{end - at} stray bytes behind the last record")
+    cdef bytes_t record = data + at
+    cdef uint32_t magic = get32(record + 4)
+    cdef Py_ssize_t size = <int32_t>get32(record)
+    if (size < FIXED_MIN or size > end - at or (magic != V1 and magic != V2)
+            or not find_parts(record, size, parts)):
+        raise MalformedRecord(f"no record at byte {at} of {end}")
+    if parts.body_size and crc31(record + parts.body, parts.body_size) != get32(record + 8):
+        raise MalformedRecord(
+            f"the body at queue offset {<int64_t>get64(record + 20)} has another checksum")
     return 0
 
 
-cdef int put_offset_id(Buffers buffers, bytes_t record, Parts* parts, Py_ssize_t row) except -1:
+cdef int put_offset_id(Buffers buffers, Py_ssize_t row, bytes_t record, Parts* parts) except -1:
     """The packed store host and the physical offset, in upper-case hex."""
     cdef uint8_t[56] text
     cdef Py_ssize_t host_size = parts.body - 16 - parts.store_time - 8
     hex_of(record + parts.store_time + 8, host_size, text)
     hex_of(record + 28, 8, text + 2 * host_size)
-    return buffers.put_text(text, 2 * host_size + 16, row)
+    return buffers.put_text(row, text, 2 * host_size + 16, text + 56)
 
 
 cdef void hex_of(bytes_t p, Py_ssize_t size, uint8_t* text) noexcept nogil:

@@ -227,26 +227,32 @@ def split_records(data: bytes) -> list[RecordFields]:
     while at < end:
         if end - at < FIXED_BYTES_MIN:
             raise MalformedRecord(f"{end - at} stray bytes behind the last record")
-        size, magic, crc, queue_id, flag, queue_offset, physical, sys_flag, born = (
-            _HEAD.unpack_from(data, at)
-        )
+        size, magic, crc = struct.unpack_from(">iIi", data, at)
         whole = FIXED_BYTES_MIN <= size <= end - at and magic in (MAGIC_V1, MAGIC_V2)
         parts = record_parts(data, at, size) if whole else None
         if parts is None:
             raise MalformedRecord(f"no record at byte {at} of {end}")
-        store_at, body_at, body_size, topic_at, topic_size, properties_at, _ = parts
-        body = data[body_at : body_at + body_size]
+        fields = record_fields(data, at, size, parts)
+        body = fields[9]
         if body and crc32(body) & 0x7FFFFFFF != crc & 0xFFFFFFFF:
-            raise MalformedRecord(f"the body at queue offset {queue_offset} has another checksum")
-        reconsume_times, prepared, _ = _TAIL.unpack_from(data, body_at - 16)
-        stored = int.from_bytes(data[store_at : store_at + 8], "big", signed=True)
-        records.append((
-            data[topic_at : topic_at + topic_size], queue_id, queue_offset, physical,
-            reconsume_times, born, stored, flag, sys_flag, body, data[properties_at : at + size],
-            data[at + 48 : store_at], data[store_at + 8 : body_at - 16], prepared,
-        ))  # fmt: skip
+            raise MalformedRecord(f"the body at queue offset {fields[2]} has another checksum")
+        records.append(fields)
         at += size
     return records
+
+
+def record_fields(data: bytes, at: int, size: int, parts: Parts) -> RecordFields:
+    """The fields of the record at `at`, which is known to be whole."""
+    store_at, body_at, body_size, topic_at, topic_size, properties_at, _ = parts
+    _, _, _, queue_id, flag, queue_offset, physical, sys_flag, born = _HEAD.unpack_from(data, at)
+    reconsume_times, prepared, _ = _TAIL.unpack_from(data, body_at - 16)
+    stored = int.from_bytes(data[store_at : store_at + 8], "big", signed=True)
+    return (
+        data[topic_at : topic_at + topic_size], queue_id, queue_offset, physical, reconsume_times,
+        born, stored, flag, sys_flag, data[body_at : body_at + body_size],
+        data[properties_at : at + size], data[at + 48 : store_at],
+        data[store_at + 8 : body_at - 16], prepared,
+    )  # fmt: skip
 
 
 def _checksum_holds(view: memoryview, position: int, size: int, parts: Parts) -> bool:

@@ -10,9 +10,11 @@ from array import array
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ._reference import split_records
+from . import flags
+from ._reference import RecordFields, check_record, record_fields, record_parts, split_records
 from .message_id import offset_id
 from .properties import KEYS, TAGS, UNIQUE_KEY, property_value
+from .scan import Damage, Stop
 
 NUMBERS: Final = {
     "queueId": "i",
@@ -44,6 +46,36 @@ class Column(NamedTuple):
     null_count: int
 
 
+class Choice(NamedTuple):
+    """Which records of a log are wanted. Those that no queue ever points to are not, unless
+    `uncommitted` says so: prepared and rolled-back ones."""
+
+    topics: frozenset[bytes] | None = None
+    without_topics: frozenset[bytes] = frozenset()
+    queue_ids: frozenset[int] | None = None
+    stored_from: int = -(2**63)
+    stored_before: int = 2**63 - 1
+    """Milliseconds since 1970."""
+    uncommitted: bool = False
+
+    def has(self, record: RecordFields) -> bool:
+        return (
+            (self.uncommitted or flags.is_queued(record[8]))
+            and self.stored_from <= record[6] < self.stored_before
+            and (self.queue_ids is None or record[1] in self.queue_ids)
+            and (self.topics is None or record[0] in self.topics)
+            and record[0] not in self.without_topics
+        )
+
+
+class Walked(NamedTuple):
+    """How far a walk over log bytes came, and why it ended there."""
+
+    position: int
+    stop: Stop
+    damage: Damage
+
+
 class ColumnBuilder:
     """Collects records; `take` gives what was collected, and begins anew.
 
@@ -67,42 +99,64 @@ class ColumnBuilder:
     def add(self, data: bytes, start: int = 0, end: int = 2**63 - 1) -> int:
         """Take the records in whose queue offsets lie between; how many. MalformedRecord when one
         is not whole: then nothing of `data` is taken."""
-        added = 0
-        for record in split_records(data):
-            properties = record[10]
-            tag = property_value(properties, _TAGS)
-            if not start <= record[2] < end or (self._tags is not None and tag not in self._tags):
-                continue
-            fields: dict[str, int | bytes | None] = {
-                "topic": record[0],
-                "queueId": record[1],
-                "queueOffset": record[2],
-                "physicalOffset": record[3],
-                "reconsumeTimes": record[4],
-                "bornTimestamp": _micros(record[5]),
-                "storeTimestamp": _micros(record[6]),
-                "flag": record[7],
-                "sysFlag": record[8],
-                "body": record[9],
-                "properties": properties,
-                "bornHost": record[11],
-                "storeHost": record[12],
-                "tags": tag,
-                "keys": property_value(properties, _KEYS),
-                "msgId": property_value(properties, _UNIQUE_KEY)
-                or offset_id(record[12], record[3]).encode(),
-            }
-            for name, values in self._values.items():
-                values.append(_clean(name, fields[name]))
-            added += 1
-        self.count += added
-        self.data_bytes = sum(
-            len(value)
-            for values in self._values.values()
-            for value in values
-            if isinstance(value, bytes)
-        )
-        return added
+        records = split_records(data)
+        return sum(self._put(record) for record in records if start <= record[2] < end)
+
+    def walk(
+        self, view: memoryview, start: int, end: int, base: int, choice: Choice | None = None
+    ) -> Walked:
+        """Take the chosen records of a log from `start` on, up to the first that is not whole.
+
+        `base` is the physical offset of the first byte of `view`. Checksums are verified for all
+        records, also for those that are not chosen: damage may hide what a record is.
+        """
+        choice = choice or Choice()
+        position, size = start, 1
+        while position < end:
+            size = check_record(view, position, end, base + position)
+            if size <= 0:
+                break
+            record = bytes(view[position : position + size])
+            parts = record_parts(record, 0, size)
+            assert parts is not None  # check_record said that the lengths add up
+            fields = record_fields(record, 0, size, parts)
+            if choice.has(fields):
+                self._put(fields)
+            position += size
+        stop = Stop.END if size > 0 else Stop.DAMAGED if size else Stop.BLANK
+        return Walked(position, stop, Damage(min(size, 0) * -1))
+
+    def _put(self, record: RecordFields) -> int:
+        """Add a record's fields to the columns, unless its tag is not asked for; how many."""
+        properties = record[10]
+        tag = property_value(properties, _TAGS)
+        if self._tags is not None and tag not in self._tags:
+            return 0
+        fields: dict[str, int | bytes | None] = {
+            "topic": record[0],
+            "queueId": record[1],
+            "queueOffset": record[2],
+            "physicalOffset": record[3],
+            "reconsumeTimes": record[4],
+            "bornTimestamp": _micros(record[5]),
+            "storeTimestamp": _micros(record[6]),
+            "flag": record[7],
+            "sysFlag": record[8],
+            "body": record[9],
+            "properties": properties,
+            "bornHost": record[11],
+            "storeHost": record[12],
+            "tags": tag,
+            "keys": property_value(properties, _KEYS),
+            "msgId": property_value(properties, _UNIQUE_KEY)
+            or offset_id(record[12], record[3]).encode(),
+        }
+        for name, values in self._values.items():
+            value = _clean(name, fields[name])
+            values.append(value)
+            self.data_bytes += len(value) if isinstance(value, bytes) else 0
+        self.count += 1
+        return 1
 
     def take(self) -> dict[str, Column]:
         columns = {name: _column(name, values) for name, values in self._values.items()}

@@ -9,6 +9,10 @@ TOPIC_CHARS_MAX = 127
 SPECIAL_TOPIC_CHARS_MAX = 255
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""Where messages wait for the end of their transaction."""
+HALF_DONE_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""Has a record for each that waits no more."""
 
 
 def check_topic(name: str) -> str:

@@ -1,0 +1,46 @@
+"""`cometmq spark`: what has to do with Spark. Nothing of it is imported before a command runs."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from cometmq.spark.doctor import Finding
+
+Commands = Any  # argparse does not name the type of its sub-parsers
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add_parser("spark", help="data pipelines on Apache Spark")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    doctor = actions.add_parser(
+        "doctor",
+        help="say what is missing for Spark, and what to do about it",
+        description="Looks at Python, packages, Java, memory and disk, and runs a small query.",
+    )
+    doctor.add_argument("--namesrv", default="", metavar="ADDRESS", help="ask a NameServer, too")
+    doctor.add_argument("--no-query", action="store_true", help="do not start Spark")
+    doctor.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    doctor.set_defaults(run=run_doctor)
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    from cometmq.spark.doctor import examine
+
+    findings = []
+    for finding in examine(options.namesrv, query=not options.no_query):
+        findings.append(finding)
+        if options.output == "table":
+            sys.stdout.write(as_line(finding))
+            sys.stdout.flush()
+    if options.output == "json":
+        told = [{"ok": finding.is_well, **finding._asdict()} for finding in findings]
+        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+    return 0 if all(finding.is_well for finding in findings) else 1
+
+
+def as_line(finding: "Finding") -> str:
+    line = f"{'ok' if finding.is_well else 'PROBLEM':<8} {finding.what}: {finding.found}\n"
+    return line if finding.is_well else f"{line}{'':<9}→ {finding.advice}\n"

@@ -1,0 +1,215 @@
+"""What `cometmq spark doctor` looks at: everything that Spark needs to read and write our topics.
+
+Each check tells what it found and, where that will not do, what to do about it. None changes
+anything; the query runs on a store of its own in a temporary directory.
+"""
+
+import asyncio
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cometmq.client import Admin
+from cometmq.client.errors import ClientError
+from cometmq.protocol.message import Message
+from cometmq.store.config import StoreConfig
+from cometmq.store.message_store import MessageStore
+
+from .errors import NotReady
+from .java import find_java
+from .session import FORMATS, session
+
+PYTHON_MIN: Final = (3, 11)
+PYSPARK_MIN: Final = (4, 2)
+PANDAS_BELOW: Final = (3,)
+MEMORY_BYTES_MIN: Final = 1536 << 20
+"""Java takes 1 GiB unless it is told otherwise; Python's workers come on top."""
+DISK_BYTES_MIN: Final = 1 << 30
+ANSWER_TIMEOUT_S: Final = 60
+_INSTALL: Final = "pip install 'cometmq[spark]'"
+
+
+class Finding(NamedTuple):
+    what: str
+    found: str
+    advice: str = ""
+    """What to do; empty when all is well."""
+
+    @property
+    def is_well(self) -> bool:
+        return not self.advice
+
+
+def examine(namesrv: str = "", *, query: bool = True) -> Iterator[Finding]:
+    """All checks, one after the other; the query only when nothing before it is missing."""
+    wrong = False
+    for finding in _without_spark():
+        wrong |= not finding.is_well
+        yield finding
+    if namesrv:
+        yield nameserver(namesrv)
+    if query and wrong:
+        yield Finding("a query", "not tried", "mend the above first")
+    elif query:
+        yield a_query()
+
+
+def _without_spark() -> Iterator[Finding]:
+    yield python()
+    yield package("pyspark", at_least=PYSPARK_MIN)
+    yield package("pyarrow")
+    yield package("pandas", below=PANDAS_BELOW)
+    yield java()
+    yield workers_python()
+    yield memory()
+    yield disk()
+
+
+# -- what is installed ---------------------------------------------------------------------------
+
+
+def python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < PYTHON_MIN:
+        return Finding("Python", found, f"use Python {_dotted(PYTHON_MIN)} or newer")
+    return Finding("Python", found)
+
+
+def package(name: str, *, at_least: tuple[int, ...] = (), below: tuple[int, ...] = ()) -> Finding:
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "missing", _INSTALL)
+    version = tuple(int(number) for number in re.findall(r"\d+", found)[:3])
+    if version < at_least:
+        return Finding(name, found, f"pip install '{name}>={_dotted(at_least)}'")
+    if below and version >= below:
+        return Finding(name, found, f"pip install '{name}<{_dotted(below)}': Spark needs it older")
+    return Finding(name, found)
+
+
+def java() -> Finding:
+    try:
+        found = find_java()
+    except NotReady as error:
+        return Finding("Java", "missing", str(error))
+    return Finding("Java", f"{found.version}, from {found.found_in} ({found.home})")
+
+
+def workers_python() -> Finding:
+    """Workers are processes of their own, and must have the same Python and our packages."""
+    what, command = "workers' Python", os.environ.get("PYSPARK_PYTHON", sys.executable)
+    asks = "import sys, cometmq.protocol, pyarrow; print('%d.%d' % sys.version_info[:2])"
+    try:
+        told = subprocess.run(  # noqa: S603 - what Spark will run
+            [command, "-c", asks], capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(what, f"{command}: {error}", f"set PYSPARK_PYTHON={sys.executable}")
+    if told.returncode:
+        reason = told.stderr.strip().rpartition("\n")[2]
+        return Finding(what, f"{command}: {reason}", f"there, {_INSTALL}; or unset PYSPARK_PYTHON")
+    found, ours = told.stdout.strip(), _dotted(sys.version_info[:2])
+    if found != ours:
+        return Finding(what, f"{command} is {found}", f"the driver has {ours}: both must be alike")
+    return Finding(what, command)
+
+
+# -- what the machine has ------------------------------------------------------------------------
+
+
+def memory() -> Finding:
+    available = _memory_available()
+    if available is None:
+        return Finding("memory", "not known on this system")
+    found = f"{available / 1024**3:.1f} GiB available"
+    if available < MEMORY_BYTES_MIN:
+        return Finding("memory", found, f"Spark wants {MEMORY_BYTES_MIN / 1024**3:.1f} GiB or more")
+    return Finding("memory", found)
+
+
+def _memory_available() -> int | None:
+    try:
+        told = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", told, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
+
+
+def disk() -> Finding:
+    """Where Spark spills to."""
+    place = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        return Finding("disk", str(error), f"make {place}, or set SPARK_LOCAL_DIRS")
+    found = f"{free / 1024**3:.1f} GiB free in {place}"
+    if free < DISK_BYTES_MIN:
+        return Finding("disk", found, "set SPARK_LOCAL_DIRS to a directory with more room")
+    return Finding("disk", found)
+
+
+# -- what answers --------------------------------------------------------------------------------
+
+
+def nameserver(addresses: str) -> Finding:
+    async def brokers() -> list[str]:
+        async with Admin(addresses) as admin:
+            return sorted((await admin.brokers.cluster_info()).broker_addr_table)
+
+    what = f"NameServer {addresses}"
+    try:
+        names = asyncio.run(asyncio.wait_for(brokers(), ANSWER_TIMEOUT_S))
+    except (ClientError, OSError, ValueError, TimeoutError) as error:
+        advice = "is it running, and reachable from here? `cometmq namesrv` starts one"
+        return Finding(what, f"no answer: {str(error) or 'too late'}", advice)
+    if not names:
+        return Finding(what, "knows no broker", "start a broker with this NameServer")
+    return Finding(what, f"knows {', '.join(names)}")
+
+
+def a_query() -> Finding:
+    """Our formats in a real session: one is asked for its columns, one reads a store."""
+    what = "a query"
+    try:
+        count = _read_a_store()
+    except Exception as error:  # noqa: BLE001 - whatever Spark, Java or a worker raises
+        first_line = str(error).strip().partition("\n")[0]
+        return Finding(what, f"failed: {first_line}", "what Spark says above tells more")
+    if count != 1:
+        return Finding(what, f"read {count} rows instead of 1", "this is a bug; please report it")
+    names = " and ".join(name for name, _, _ in FORMATS)
+    return Finding(what, f"{names} are there, and a row was read")
+
+
+def _read_a_store() -> int:
+    with tempfile.TemporaryDirectory(prefix="cometmq-doctor-") as directory:
+        _write_a_store(Path(directory))
+        spark = session("cometmq spark doctor", "local[1]")
+        assert "body" in spark.read.format("rocketmq").load().columns
+        rows = spark.read.format("rocketmq-log").option("path", directory).load()
+        return rows.where("topic = 'doctor' and cast(body as string) = 'well'").count()
+
+
+def _write_a_store(root: Path) -> None:
+    config = StoreConfig(
+        root=root, commit_log_file_bytes=1 << 16, index_enabled=False,
+        consume_queue_file_bytes=20 * 100,
+    )  # fmt: skip
+    store = MessageStore(config)
+    store.open()
+    store.append(Message("doctor", 0, b"well"))
+    store.close()
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))

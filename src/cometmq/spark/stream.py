@@ -1,0 +1,114 @@
+"""A stream at the driver: asks the cluster before each batch, and says how far the batch goes.
+
+Knows no Spark. It keeps in memory only what may be forgotten: all that a query needs to go on
+stands in its offsets, which Spark keeps.
+"""
+
+import logging
+import time
+from typing import Final
+
+from .discovery import KnownQueues
+from .loss import Losses
+from .offsets import (
+    ByQueue,
+    Offsets,
+    Progress,
+    QueueRange,
+    limited,
+    queue_text,
+    ranges_between,
+    to_json,
+)
+from .options import SourceOptions
+from .overview import Overview
+from .planning import Pace, reachable
+from .positions import beginnings, ends
+
+log = logging.getLogger(__name__)
+IDLE_S: Final = 0.1
+"""Between two looks at a cluster that has nothing new."""
+
+
+class Stream:
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._overview = Overview(options).__enter__()
+        self._losses = Losses(fail=options.fail_on_data_loss)
+        self._pace = Pace(options.min_offsets, options.max_trigger_delay_s)
+        self._target: ByQueue | None = None
+        self._latest: ByQueue | None = None
+        self._away: set[str] = set()
+        self._is_idle = False
+
+    def close(self) -> None:
+        self._overview.__exit__(None, None, None)
+
+    def next(self, before: Progress, *, everything: bool) -> Progress | None:
+        """The end of the next batch; None when there is nothing for it yet. `everything`: limits
+        do not hold."""
+        self._rest()
+        queues = self._queues(before)
+        began = self._began(before, queues)
+        places = before.ends | began
+        self._check_losses(places, queues)
+        self._latest = reachable(places, ends(queues) if self._target is None else self._target)
+        after = self._latest if everything else self._within_limits(places, self._latest)
+        self._is_idle = before.has_begun and not began and after == before.ends
+        return None if self._is_idle else Progress(after, began)
+
+    def stop_at_the_present(self) -> None:
+        """From now on, read only what is there already, as `Trigger.AvailableNow` wants it."""
+        self._target = ends(self._overview.queues(self._options.topics))
+
+    def latest_seen(self) -> Offsets | None:
+        """How far the stream could have gone when it was last asked."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def committed(self, progress: Progress) -> None:
+        """A batch is durable: its consumer group may know."""
+        if self._options.commit_group_offsets and progress.ends:
+            self._overview.commit(progress.ends)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        """Spark asks a hundred times a second; brokers that have nothing new are asked less."""
+        if self._is_idle and self._target is None:
+            time.sleep(IDLE_S)
+
+    def _queues(self, before: Progress) -> KnownQueues:
+        queues = self._overview.queues({queue.topic for queue in before.ends})
+        self._tell_away(before, queues)
+        if self._target is not None:
+            queues = {queue: stats for queue, stats in queues.items() if queue in self._target}
+        return queues
+
+    def _began(self, before: Progress, queues: KnownQueues) -> ByQueue:
+        """Where queues begin that the stream has not read from: the place that the user chose if
+        this is the very beginning, their own beginning if they came later."""
+        if not before.has_begun:
+            return self._overview.resolve(self._options.starting, queues)
+        return {q: at for q, at in beginnings(queues).items() if q not in before.ends}
+
+    def _check_losses(self, places: ByQueue, queues: KnownQueues) -> None:
+        for queue, stats in queues.items():
+            place = QueueRange(queue, places[queue], stats.max_offset)
+            self._losses.check_place(place)
+            self._losses.check_start(place, stats.min_offset)
+
+    def _within_limits(self, places: ByQueue, latest: ByQueue) -> ByQueue:
+        ranges = ranges_between(places, latest)
+        messages = sum(part.size for part in ranges)
+        if self._target is None and not self._pace.is_due(messages, time.monotonic()):
+            return places
+        options, sizes = self._options, None
+        if options.max_bytes is not None:
+            sizes = self._overview.message_bytes(ranges)
+        return limited(places, latest, options.max_offsets, options.max_bytes, sizes)
+
+    def _tell_away(self, before: Progress, queues: KnownQueues) -> None:
+        away = {f"{q.topic} {queue_text(q)}" for q in before.ends if q not in queues}
+        if away - self._away:
+            log.warning("queues that are away stay unread: %s", ", ".join(sorted(away)))
+        self._away = away

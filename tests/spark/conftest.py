@@ -1,0 +1,59 @@
+"""One Spark session and one broker for all tests here. Coroutine tests run as the transport's."""
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cometmq.client.blocking import Producer
+from cometmq.testing import BlockingEmbeddedBroker
+from tests.transport.conftest import pytest_generate_tests, pytest_pyfunc_call
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["pytest_generate_tests", "pytest_pyfunc_call"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed: pip install 'cometmq[spark]'")
+    from cometmq.spark import session
+
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    directory = tmp_path_factory.mktemp("spark")
+    running = session(
+        "cometmq-tests",
+        "local[2]",
+        **{
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": 2,
+            "spark.ui.showConsoleProgress": False,
+            "spark.sql.warehouse.dir": directory / "warehouse",
+            "spark.sql.streaming.pollingDelay": "50ms",
+        },
+    )
+    running.sparkContext.setLogLevel("OFF")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def broker(cometmq_shared_broker: BlockingEmbeddedBroker) -> BlockingEmbeddedBroker:
+    """Tests take topics of their own."""
+    return cometmq_shared_broker
+
+
+@pytest.fixture
+def producer(broker: BlockingEmbeddedBroker) -> Iterator[Producer]:
+    with Producer(broker.namesrv, group="spark-tests") as producer:
+        yield producer
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
