@@ -6,7 +6,7 @@ Whatever goes wrong here is only told: an error would leave Spark without all ot
 import warnings
 
 try:
-    from cometmq.spark.source import RocketMQDataSource as DefaultSource
+    from cometmq.spark.data_source import RocketMQDataSource as DefaultSource
 except Exception as error:  # noqa: BLE001 - see above
     warnings.warn(f'format("rocketmq") is not available: {error}', stacklevel=1)
 

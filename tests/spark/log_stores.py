@@ -12,10 +12,10 @@ from cometmq.protocol.layout import BLANK_MAGIC
 from cometmq.protocol.message import Message, StoredMessage
 from cometmq.protocol.message_id import offset_id
 from cometmq.protocol.record import iter_records
-from cometmq.spark.log_files import files_at
-from cometmq.spark.log_options import read_log_options
-from cometmq.spark.log_ranges import Part, plan
-from cometmq.spark.log_reading import read_part
+from cometmq.spark.log.files import files_at
+from cometmq.spark.log.options import read_log_options
+from cometmq.spark.log.ranges import Part, plan
+from cometmq.spark.log.reading import read_part
 from cometmq.spark.schema import COLUMNS, ON_REQUEST
 from cometmq.store.message_store import MessageStore
 from tests.store.stores import fill, small_config

@@ -6,7 +6,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cometmq.spark.ahead import MESSAGES_MAX, PULLS_MAX, Ahead
+from cometmq.spark.topic.ahead import MESSAGES_MAX, PULLS_MAX, Ahead
 
 Answer = tuple[list[int], int]
 """Offsets, and where to go on."""

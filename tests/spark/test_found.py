@@ -28,7 +28,7 @@ def test_a_session_of_which_nobody_told_us_has_the_format(
 def test_a_source_that_cannot_be_loaded_leaves_the_others_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cometmq.spark.source", None)
+    monkeypatch.setitem(sys.modules, "cometmq.spark.data_source", None)
     monkeypatch.delitem(sys.modules, "pyspark_rocketmq", raising=False)
     with pytest.warns(UserWarning, match=r'format\("rocketmq"\) is not available'):
         module = importlib.import_module("pyspark_rocketmq")
@@ -37,7 +37,7 @@ def test_a_source_that_cannot_be_loaded_leaves_the_others_alone(
 
 
 def test_without_spark_the_source_says_what_to_install() -> None:
-    script = "import sys; sys.modules['pyspark'] = None; import cometmq.spark.source"
+    script = "import sys; sys.modules['pyspark'] = None; import cometmq.spark.data_source"
     command = [sys.executable, "-c", script]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1

@@ -30,9 +30,9 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import HALF_TOPIC
 from cometmq.spark.arrow import ROWS_MAX
 from cometmq.spark.errors import BadOption, DataLost, NotReady, Unreadable
-from cometmq.spark.log_files import files_at
-from cometmq.spark.log_options import read_log_options
-from cometmq.spark.log_reading import read_part
+from cometmq.spark.log.files import files_at
+from cometmq.spark.log.options import read_log_options
+from cometmq.spark.log.reading import read_part
 from cometmq.store.message_store import MessageStore
 from cometmq.testing import BlockingEmbeddedBroker, MovableClock
 from tests.protocol.records import encoded, end_marker, simple

@@ -8,9 +8,16 @@ from hypothesis import strategies as st
 
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import DataLost
-from cometmq.spark.loss import Losses
-from cometmq.spark.offsets import ByQueue, Progress, QueueRange, limited, ranges_between, split
-from cometmq.spark.planning import Pace, ranges_of, reachable
+from cometmq.spark.topic.loss import Losses
+from cometmq.spark.topic.offsets import (
+    ByQueue,
+    Progress,
+    QueueRange,
+    limited,
+    ranges_between,
+    split,
+)
+from cometmq.spark.topic.planning import Pace, ranges_of, reachable
 
 queues = st.builds(
     MessageQueue,

@@ -4,8 +4,8 @@ import pytest
 
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption
-from cometmq.spark.options import Named, SourceOptions, read_options, redacted
 from cometmq.spark.schema import COLUMNS
+from cometmq.spark.topic.options import Named, SourceOptions, read_options, redacted
 
 BASE = {"namesrvAddr": "127.0.0.1:9876", "topic": "orders"}
 QUEUE = MessageQueue("orders", "broker-a", 0)

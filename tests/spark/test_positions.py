@@ -10,9 +10,9 @@ from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption
-from cometmq.spark.offsets import QueueRange, to_json
-from cometmq.spark.options import read_options
-from cometmq.spark.overview import Overview
+from cometmq.spark.topic.offsets import QueueRange, to_json
+from cometmq.spark.topic.options import read_options
+from cometmq.spark.topic.overview import Overview
 from cometmq.testing import BlockingEmbeddedBroker
 
 from .sending import options, send

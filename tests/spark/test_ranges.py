@@ -10,10 +10,10 @@ import pytest
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message, ProducerOptions
 from cometmq.protocol.message_queue import MessageQueue
-from cometmq.spark import patience
 from cometmq.spark.errors import ClusterAway, DataLost
-from cometmq.spark.offsets import QueueRange
-from cometmq.spark.options import read_options
+from cometmq.spark.topic import patience
+from cometmq.spark.topic.offsets import QueueRange
+from cometmq.spark.topic.options import read_options
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .sending import SHORT, options, send
@@ -37,7 +37,7 @@ def batches(
     columns: Sequence[str],
     **more: object,
 ) -> "Generator[pa.RecordBatch, None, None]":
-    from cometmq.spark.ranges import read_range
+    from cometmq.spark.topic.ranges import read_range
 
     read = read_options(options(broker, topic=topic, **more), streaming=False)
     part = QueueRange(MessageQueue(topic, "broker-a", 0), start, end)

@@ -16,7 +16,7 @@ else:
         COMPILED = False
 
 if COMPILED:
-    from ._compiled import ColumnBuilder as ColumnBuilder
+    from ._compiled import ColumnBuilder as ColumnBuilder  # noqa: PLC0414 - for others
 
     encode_record = _compiled.encode_record
     append_records = _compiled.append_records
@@ -30,7 +30,7 @@ if COMPILED:
     index_relink = _compiled.index_relink
 else:
     from . import _reference
-    from .columns import ColumnBuilder as ColumnBuilder
+    from .columns import ColumnBuilder as ColumnBuilder  # noqa: PLC0414 - for others
 
     encode_record = _reference.encode_record
     append_records = _reference.append_records

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMATS: Final = (
-    ("rocketmq", "source", "RocketMQDataSource"),
-    ("rocketmq-log", "log_source", "RocketMQLogDataSource"),
+    ("rocketmq", "data_source", "RocketMQDataSource"),
+    ("rocketmq-log", "log.source", "RocketMQLogDataSource"),
 )
 """Name, module and class of each."""
 _DEFAULTS: Final = {

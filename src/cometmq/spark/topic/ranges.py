@@ -20,9 +20,9 @@ from cometmq.protocol.flags import INNER_BATCH, NEED_UNWRAP
 from cometmq.protocol.hot import ColumnBuilder, split_records
 from cometmq.protocol.subscription import ALL, split_tags
 
+from ..arrow import BYTES_MAX, ROWS_MAX, ArrowRows
+from ..errors import ClusterAway, Unreadable
 from .ahead import Ahead
-from .arrow import BYTES_MAX, ROWS_MAX, ArrowRows
-from .errors import ClusterAway, Unreadable
 from .loss import Losses
 from .offsets import QueueRange, queue_text
 from .options import SourceOptions

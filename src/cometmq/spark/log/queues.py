@@ -14,7 +14,7 @@ import numpy as np
 from cometmq.protocol.layout import ENTRY, ENTRY_BYTES, HOLE_SIZE
 from cometmq.store.consume_queue import Entry
 
-from .log_files import Files, OpenFile, SegmentFile, read_at, segments_in
+from .files import Files, OpenFile, SegmentFile, read_at, segments_in
 
 ROOT: Final = "consumequeue"
 DIRECTORIES_MAX: Final = 256

@@ -12,7 +12,7 @@ from cometmq.protocol.hot import check_record, scan_records
 from cometmq.protocol.layout import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC_V1, MAGIC_V2
 from cometmq.protocol.scan import Stop
 
-from .log_files import OpenFile, SegmentFile, read_at
+from .files import OpenFile, SegmentFile, read_at
 
 CHUNK_BYTES: Final = 1 << 20
 RECORD_BYTES_MAX: Final = 256 << 20

@@ -16,9 +16,9 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.subscription import tag_subscription
 from cometmq.transport.tls import client_context
 
-from .errors import BadOption
+from ..errors import BadOption
+from ..option_values import boolean, canonical, columns, count, duration_s, json, listed, whole
 from .offsets import EARLIEST, LATEST, ByQueue, from_json, parse_queue
-from .option_values import boolean, canonical, columns, count, duration_s, json, listed, whole
 
 CONNECTION = ("namesrvAddr", "accessKey", "secretKey", "securityToken", "tls", "tlsCaFile")
 WHERE = ("topic", "subscribe", "subscribePattern", "assign")

@@ -12,17 +12,17 @@ try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.types import StructType
 except ImportError as missing:
-    from .errors import NotReady
+    from ..errors import NotReady
 
     raise NotReady(f"Spark is not ready: {missing}; pip install 'cometmq[spark]'") from missing
 
-from .log_files import files_at
-from .log_options import KNOWN, read_log_options
-from .log_ranges import plan
-from .log_reading import read_part
-from .option_values import canonical, columns
-from .schema import ddl
-from .spark_schema import as_stated, check_schema
+from ..option_values import canonical, columns
+from ..schema import ddl
+from ..spark_schema import as_stated, check_schema
+from .files import files_at
+from .options import KNOWN, read_log_options
+from .ranges import plan
+from .reading import read_part
 
 
 class RocketMQLogDataSource(DataSource):

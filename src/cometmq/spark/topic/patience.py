@@ -19,7 +19,7 @@ from cometmq.client.errors import (
     Unreachable,
 )
 
-from .errors import ClusterAway
+from ..errors import ClusterAway
 
 log = logging.getLogger(__name__)
 PATIENCE_S: Final = 60.0

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cometmq.protocol.message_queue import MessageQueue
 
-from .errors import BadOption
+from ..errors import BadOption
 
 Offsets = dict[str, dict[str, int]]
 """By topic, then by `broker:queue`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from .errors import BadOption, NotReady
+from ..errors import BadOption, NotReady
 
 _SEGMENT_NAME: Final = re.compile(r"\d{20}")
 _SIGNS: Final = frozenset(("commitlog", "checkpoint", "lock"))

@@ -1,71 +1,33 @@
-"""`format("rocketmq")`: topics as DataFrames and as streams.
+"""How Spark reads topics: once, and on and on.
 
 A stream's first offset is empty, and the offset behind it tells where each queue began: Spark has
 written it down before anything is read, so a query that was killed before its first batch begins
 where it began the first time. Queues that are found later begin at their beginning.
-Options travel as plain texts; every process makes its own connections of them.
 """
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-try:
-    import pyarrow as pa
-    from pyspark.sql.datasource import (
-        DataSource,
-        DataSourceReader,
-        DataSourceStreamReader,
-        InputPartition,
-    )
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
-    )
-    from pyspark.sql.types import StructType
-except ImportError as missing:
-    from .errors import NotReady
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
 
-    raise NotReady(f"Spark is not ready: {missing}; pip install 'cometmq[spark]'") from missing
-
+from ..spark_schema import as_stated
 from .loss import Losses
 from .offsets import Offsets, Progress, QueueRange, ranges_between, split
-from .option_values import canonical, columns
-from .options import KNOWN, SourceOptions, read_options, redacted
+from .options import SourceOptions, read_options
 from .overview import Overview
 from .planning import ranges_of
 from .ranges import read_range
-from .schema import ddl
-from .spark_schema import as_stated, check_schema
 from .stream import Stream
-
-log = logging.getLogger(__name__)
-
-
-class RocketMQDataSource(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq"
-
-    def schema(self) -> str:
-        return ddl(columns(canonical(self.options, KNOWN)))
-
-    def reader(self, schema: StructType) -> "RocketMQReader":
-        return RocketMQReader(self._checked(schema, streaming=False), schema)
-
-    def streamReader(self, schema: StructType) -> "RocketMQStreamReader":  # noqa: N802 - Spark's
-        return RocketMQStreamReader(self._checked(schema, streaming=True), schema)
-
-    def _checked(self, schema: StructType, *, streaming: bool) -> dict[str, str]:
-        given = dict(self.options)
-        options = read_options(given, streaming=streaming)
-        check_schema(schema, given, options.columns)
-        log.info("rocketmq source with %s", redacted(given))
-        return given
 
 
 class RocketMQReader(DataSourceReader):

@@ -8,8 +8,8 @@ from cometmq.protocol.columns import Choice
 from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.names import HALF_DONE_TOPIC, HALF_TOPIC, check_topic
 
-from .errors import BadOption
-from .option_values import boolean, canonical, columns, count, listed, whole
+from ..errors import BadOption
+from ..option_values import boolean, canonical, columns, count, listed, whole
 
 KNOWN: Final = (
     "path", "topic", "topics", "queues", "startingTimestamp", "endingTimestamp", "startingOffset",

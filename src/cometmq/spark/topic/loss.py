@@ -8,7 +8,7 @@ import logging
 
 from cometmq.protocol.message_queue import MessageQueue
 
-from .errors import DataLost
+from ..errors import DataLost
 from .offsets import QueueRange, queue_text
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from cometmq.client.errors import TopicNotFound
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.topic_config import PERM_READ
 
-from .errors import BadOption
+from ..errors import BadOption
 from .offsets import order, queue_text
 from .options import SourceOptions
 

@@ -10,8 +10,8 @@ from cometmq.client.admin import Admin
 from cometmq.client.admin.reach import together
 from cometmq.protocol.message_queue import MessageQueue
 
+from ..errors import BadOption
 from .discovery import KnownQueues
-from .errors import BadOption
 from .offsets import EARLIEST, LATEST, ByQueue, queue_text
 from .options import Named, Position
 

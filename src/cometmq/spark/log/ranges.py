@@ -15,11 +15,11 @@ import numpy as np
 from cometmq.protocol.columns import Choice
 from cometmq.protocol.record import record_store_timestamp
 
-from .errors import DataLost
-from .log_files import Files, SegmentFile, log_segments
-from .log_options import LogOptions
-from .log_queues import QueueGuide, Spans, guides_of, long_guides
-from .log_records import LogFile, record_size
+from ..errors import DataLost
+from .files import Files, SegmentFile, log_segments
+from .options import LogOptions
+from .queues import QueueGuide, Spans, guides_of, long_guides
+from .records import LogFile, record_size
 
 log = logging.getLogger(__name__)
 

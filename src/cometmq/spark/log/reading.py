@@ -14,12 +14,12 @@ import pyarrow as pa
 from cometmq.protocol.hot import ColumnBuilder
 from cometmq.protocol.scan import Damage, Stop
 
-from .arrow import BYTES_MAX, ROWS_MAX, ArrowRows
-from .errors import DataLost, Unreadable
-from .log_files import Files, files_at
-from .log_options import LogOptions
-from .log_ranges import LogRange, Part
-from .log_records import HEAD_BYTES, RECORD_BYTES_MAX, LogFile, record_size
+from ..arrow import BYTES_MAX, ROWS_MAX, ArrowRows
+from ..errors import DataLost, Unreadable
+from .files import Files, files_at
+from .options import LogOptions
+from .ranges import LogRange, Part
+from .records import HEAD_BYTES, RECORD_BYTES_MAX, LogFile, record_size
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""`format("rocketmq-log")`: a broker's files read without a broker."""
