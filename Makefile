@@ -26,9 +26,10 @@ $(READY): pyproject.toml setup.py $(wildcard src/cometmq/protocol/*.pyx)
 	@$(BIN)/python -c 'from cometmq.protocol import hot; print("codec:", "compiled" if hot.COMPILED else "plain Python (no C compiler found)")'
 	@touch $@
 
-demo: setup  ## what there is, end to end, in a minute
+demo: setup  ## what there is, end to end, in two minutes
 	$(BIN)/python -m examples.store_demo
 	$(BIN)/python -m examples.broker_demo
+	$(BIN)/python -m examples.spark_demo
 
 test: setup  ## all tests; codec and store also without the compiled codec
 	$(BIN)/python -m pytest

@@ -75,11 +75,11 @@ def classpath() -> str:
     sources = sorted(JAVA_DIR.rglob("*.java"))
     found = tools()
     with _lock():
-        jars = _built("lib", [POM], functools.partial(_copy_jars, found))
-        compile_to = functools.partial(_compile, found, sources, jars)
+        found_jars = _built("lib", [POM], functools.partial(_copy_jars, found))
+        compile_to = functools.partial(_compile, found, sources, found_jars)
         classes = _built("classes", [POM, *sources], compile_to)
     # Ours first: RocketMQ takes the first logging configuration of that name.
-    return os.pathsep.join([str(classes), str(RESOURCES), f"{jars}/*"])
+    return os.pathsep.join([str(classes), str(RESOURCES), f"{found_jars}/*"])
 
 
 @functools.cache
@@ -91,20 +91,28 @@ def java_client_classpath(version: str) -> str:
     found = tools()
     with _lock():
         resolve = functools.partial(_copy_jars, found, pom=JAVA_CLIENT_POM, version=version)
-        jars = _built(f"java-client-{version}", [JAVA_CLIENT_POM], resolve)
-        compile_to = functools.partial(_compile, found, sources, jars)
+        found_jars = _built(f"java-client-{version}", [JAVA_CLIENT_POM], resolve)
+        compile_to = functools.partial(_compile, found, sources, found_jars)
         classes = _built(f"java-client-{version}-classes", [JAVA_CLIENT_POM, *sources], compile_to)
-    return os.pathsep.join([str(classes), str(RESOURCES), f"{jars}/*"])
+    return os.pathsep.join([str(classes), str(RESOURCES), f"{found_jars}/*"])
 
 
 @functools.cache
 def proxy_classpath() -> str:
     """Return the class path of RocketMQ's gRPC proxy, started by the peer's `Launch`."""
+    return os.pathsep.join([launcher(), f"{jars('proxy', PROXY_POM)}/*"])
+
+
+def jars(name: str, pom: Path) -> Path:
+    """Return a directory with the jars that a pom names, and all that they need."""
     found = tools()
     with _lock():
-        jars = _built("proxy", [PROXY_POM], functools.partial(_copy_jars, found, pom=PROXY_POM))
-    ours = classpath().split(os.pathsep)[:2]
-    return os.pathsep.join([*ours, f"{jars}/*"])
+        return _built(name, [pom], functools.partial(_copy_jars, found, pom=pom))
+
+
+def launcher() -> str:
+    """Return the class path of `cometmq.interop.Launch`, which ends with its standard input."""
+    return os.pathsep.join(classpath().split(os.pathsep)[:2])
 
 
 def python_packages(*requirements: str) -> Path:

@@ -1,7 +1,8 @@
-"""The benchmark of the client, small: every case runs to its end and prints what it should."""
+"""The benchmarks, small: the client's runs to its end, of Spark's the parts without Spark."""
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,18 @@ import pytest
 from bench.client import CASES
 from bench.meter import Drain, body
 from bench.report import Line
+from bench.spark.__main__ import parser
+from bench.spark.cases import CASES as SPARK_CASES
+from bench.spark.cases import Place
+from bench.spark.decoder import decode
+from bench.spark.fill import QUEUES, fill_store
+from bench.spark.fill import body as spark_body
+from bench.spark.processes import CpuMeter
+from bench.spark.table import Row, lines, markdown
+
+from cometmq.protocol.record import iter_records
+from cometmq.store.config import StoreConfig
+from cometmq.store.message_store import MessageStore
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 200
@@ -71,3 +84,94 @@ def test_a_drain_that_got_a_message_twice_has_none() -> None:
         drain.take(body(number))
     with pytest.raises(AssertionError, match="lost or repeated"):
         drain.figures()
+
+
+# -- bench.spark ----------------------------------------------------------------------------------
+
+PLACE = Place("127.0.0.1:1", "/store", "127.0.0.1:2")
+
+
+@pytest.mark.parametrize("name", SPARK_CASES)
+def test_both_sides_of_a_case_do_the_same_with_as_many_columns(name: str) -> None:
+    case = SPARK_CASES[name]
+    ours, kafka = case.ours.run(PLACE, "t", 9), case.kafka.run(PLACE, "t", 9)
+    assert (ours.rows, kafka.rows) == (9, 9)
+    brokers = case.ours.columns.count("brokerName")  # Which the archive cannot do without.
+    assert len(case.ours.columns) - brokers == len(case.kafka.columns)
+    assert ours.options.get("maxOffsetsPerTrigger") == kafka.options.get("maxOffsetsPerTrigger")
+    if ours.kind == kafka.kind:
+        assert ours.to == kafka.to
+    else:
+        assert (ours.kind, kafka.kind, kafka.to) == ("archive", "stream", "parquet")
+
+
+def test_ours_reads_the_columns_it_is_asked_for_and_kafkas_leaves_the_others_out() -> None:
+    case = SPARK_CASES["topic_noop"]
+    ours, kafka = case.ours.run(PLACE, "t", 9), case.kafka.run(PLACE, "t", 9)
+    assert ours.options["columns"] == "topic,queueId,queueOffset,storeTimestamp,keys,body"
+    assert ours.select == ()
+    assert kafka.select == ("topic", "partition", "offset", "timestamp", "key", "value")
+    assert kafka.options == {"kafka.bootstrap.servers": "127.0.0.1:2", "subscribe": "t"}
+
+
+def test_the_issues_aims_are_those_of_the_cases() -> None:
+    aims = {name: case.aim for name, case in SPARK_CASES.items() if case.aim}
+    assert aims == {
+        "topic_noop": 1.3, "log_noop": 1.8, "log_parquet": 1.5, "stream_noop": 1.0,
+        "archive": 3.0, "sink": 1.3,
+    }  # fmt: skip
+
+
+def test_sparks_benchmark_refuses_an_unknown_case(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--cases", "everything"])
+    assert "invalid choice: 'everything'" in capsys.readouterr().err
+
+
+def test_a_filled_store_has_every_message_once_and_the_decoder_reads_them(tmp_path: Path) -> None:
+    fill_store(tmp_path, "t", 1000)
+    store = MessageStore(StoreConfig(root=tmp_path))
+    store.open()
+    try:
+        found = [
+            message.body
+            for queue in range(QUEUES)
+            for piece in store.read("t", queue, 0, count_max=1000, bytes_max=1 << 20).slices
+            for message in iter_records(piece)
+        ]
+    finally:
+        store.close()
+    assert sorted(found) == [spark_body(number) for number in range(1000)]
+    for log in (False, True):
+        figures = decode(str(tmp_path), "body,keys", log, 0.1)
+        assert figures["records_per_cpu_s"] > 0
+
+
+def test_cpu_time_of_a_process_that_has_ended_counts() -> None:
+    burn = "import time\nwhile time.process_time() < 0.6: pass"
+    # Its parent does not wait for it, as Spark's daemon does not.
+    start = "import signal, subprocess, sys, time\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    start += f"subprocess.Popen([sys.executable, '-c', {burn!r}]).wait()\nsys.stdin.read()"
+    process = subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        with CpuMeter(process.pid) as used:
+            deadline = time.monotonic() + 60
+            while used.seconds < 0.4 and time.monotonic() < deadline:
+                time.sleep(0.05)
+        assert used.seconds >= 0.4
+    finally:
+        process.stdin.close()
+        process.wait(60)
+
+
+def test_a_row_tells_the_medians_and_how_they_compare() -> None:
+    row = Row("topic_noop", 1.3, loads=[0.5, 2.0])
+    for speed in (100.0, 300.0, 200.0):
+        mine = {"rows_per_s": speed, "cpu_us_per_row": 1.0, "broker_cpu_us_per_row": 0.5}
+        row.ours.append(mine)
+        row.kafka.append({**mine, "rows_per_s": speed / 2})
+    told = {(line.unit, line.peer_name): line.ratio for line in lines(row)}
+    assert told["rows_per_s", "Spark's Kafka connector"] == 2.0
+    assert told["ratio", "aim"] == pytest.approx(2 / 1.3, abs=0.001)
+    assert "| `topic_noop` | 200 | 100 | 2.00 | ≥ 1.3 |" in markdown([row], [])

@@ -12,7 +12,7 @@ from cometmq.testing import EmbeddedBroker
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LINES_MAX = 40
-DEMOS = {"store_demo", "broker_demo"}
+DEMOS = {"store_demo", "broker_demo", "spark_demo"}
 BESIDE = {"__init__", "cluster"}
 SAYS = {
     "send": r"stored in queue [0-3], status OK\nthe batch is in one queue: True\n",
@@ -37,16 +37,17 @@ SAYS = {
 """What each prints, from its first character to its last."""
 
 
-def run_example(name: str, *arguments: str) -> str:
+def run_example(name: str, *arguments: str, quiet: bool = True) -> str:
+    """What it prints. Java writes its own warnings to stderr (`quiet=False`)."""
     result = subprocess.run(
         [sys.executable, "-W", "error", "-m", f"examples.{name}", *arguments],
         cwd=EXAMPLES.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
-    assert (result.returncode, result.stderr) == (0, "")
+    assert (result.returncode, result.stderr if quiet else "") == (0, ""), result.stderr
     return result.stdout
 
 
@@ -87,3 +88,13 @@ def test_the_broker_demo_ends_well() -> None:
     assert "1000 messages are there, none lost" in output
     assert re.search(r"order-999 is in queue [0-3] at \d+\n", output)
     assert "exit code 0" in output
+
+
+def test_the_spark_demo_ends_well(tmp_path: Path) -> None:
+    output = run_example("spark_demo", "6000", str(tmp_path / "demo"), quiet=False)
+    assert "6000 orders sent, 6000 rows in the lake, 6000 different ones" in output
+    alerts = re.findall(r'\{"shop":"s3","city":"Porto","orders":\d+,"failed":(\d+),', output)
+    assert alerts
+    assert all(int(failed) >= 25 for failed in alerts)
+    assert "orders: 6000 messages" in output
+    assert f"alerts: {len(alerts)} messages" in output

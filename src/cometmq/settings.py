@@ -1,8 +1,8 @@
 """Settings of a server: where they are declared, and how files give them values.
 
 A role's settings are a frozen dataclass whose fields are made by `setting`, with RocketMQ's own
-key. Files are TOML or RocketMQ's `key=value`; both are flat. A key that nobody knows is an error
-that names the nearest known one.
+key. Files are TOML or RocketMQ's `key=value`; both are flat, though a key may have dots. A key that
+nobody knows is an error that names the nearest known one.
 """
 
 import dataclasses
@@ -109,10 +109,21 @@ def read_file(path: Path) -> dict[str, Any]:
         raise BadSetting(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
     if path.suffix == ".toml":
         try:
-            return tomllib.loads(content)
+            return _flat(tomllib.loads(content))
         except tomllib.TOMLDecodeError as error:
             raise BadSetting(f"{path} is not TOML: {error}") from None
     return dict(parse_properties(content))
+
+
+def _flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """TOML takes a key with dots for tables within tables; here it is one key."""
+    values: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            values |= _flat(value, f"{prefix}{key}.")
+        else:
+            values[prefix + key] = value
+    return values
 
 
 def parse_properties(content: str) -> dict[str, str]:

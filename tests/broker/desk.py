@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cometmq.broker.admin import admin_handlers
+from cometmq.broker.archive_gate import ArchiveGate
 from cometmq.broker.clients import Clients, Member
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.context import Context
@@ -77,6 +78,7 @@ class Desk:
             locks=QueueLocks(),
             waiting_pulls=WaitingPulls(config.pulls_held_max),
             stats=Stats(clock.now_ms()),
+            archive=ArchiveGate(config, clock),
             address=ADDRESS,
             started_ms=clock.now_ms(),
         )

@@ -43,8 +43,12 @@ def test_a_file_of_rocketmqs_is_understood(tmp_path: Path) -> None:
 
 def test_a_file_in_toml_says_the_same(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
-    file.write_text('brokerName = "b-1"\nlistenPort = 20911\nstorePathRootDir = "/data"\n')
+    file.write_text(
+        'brokerName = "b-1"\nlistenPort = 20911\nstorePathRootDir = "/data"\n'
+        'tls.server.mode = "disabled"\n[archive]\nrequiredBeforeDelete = true\n'
+    )
     config, store_config, _ = load(read_file(file))
+    assert (config.tls_mode, config.archive_required) == (TlsMode.DISABLED, True)
     assert (config.name, config.port, store_config.root) == ("b-1", 20911, Path("/data"))
 
 
@@ -74,6 +78,10 @@ def test_a_file_in_toml_says_the_same(tmp_path: Path) -> None:
         ({"tls.server.mode": "enforcing"}, "tls.server.mode=enforcing needs"),
         ({"tls.server.certPath": "x.pem"}, "certPath and tls.server.keyPath belong together"),
         ({"flushDiskType": "SOMETIMES"}, "flushDiskType=SOMETIMES: one of ASYNC_FLUSH, SYNC_FLUSH"),
+        ({"archive.group": ""}, "archive.group is empty"),
+        ({"archive.group": "a b"}, "archive.group: topic"),
+        ({"archive.topics": "("}, "archive.topics=\\(: "),
+        ({"archive.requiredBeforeDelet": "true"}, "did you mean archive.requiredBeforeDelete"),
         ({"deleteWhen": "25"}, "deleteWhen=25: hours from 00 to 23"),
     ],
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +128,7 @@ async def test_a_recall_at_the_last_moment_holds(
         assert inbox is not None
         put = inbox.put
 
-        def put_at_the_last_moment(messages: Sequence[Message], settled: Settled) -> list[Appended]:
+        def put_at_the_last_moment(messages: list[Message], settled: Settled) -> list[Appended]:
             clock.advance(1)
             asyncio.get_running_loop().call_soon(timers._deliver)
             return put(messages, settled)

@@ -209,6 +209,22 @@ async def test_another_of_the_group_is_asked_when_the_producer_is_gone(tmp_path:
 
 
 @bounded
+async def test_that_nobody_is_there_is_said_once_for_many_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    async with serving(tmp_path, clock=clock) as broker:
+        client = await Client.to(broker)
+        marks = {"TRAN_MSG": "true", "PGROUP": GROUP}
+        for _ in range(50):
+            await client.send(body=b"x", properties=marks, f=PREPARED_FLAG)
+        clock.advance(7 * SECOND_MS)
+        transactions_of(broker).look()
+    said = [record.getMessage() for record in caplog.records if "to be asked" in record.message]
+    assert said == [f"nobody of producer group {GROUP} is there to be asked about 50 half messages"]
+
+
+@bounded
 async def test_after_too_many_questions_a_message_is_put_aside(tmp_path: Path) -> None:
     clock = ManualClock()
     async with serving(tmp_path, clock=clock, transactionCheckMax=3) as broker:

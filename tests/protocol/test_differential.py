@@ -5,6 +5,7 @@ refuse too, and neither has written anything then.
 """
 
 import functools
+import itertools
 import random
 import struct
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cometmq.protocol import _reference, columns
+from cometmq.protocol import _reference, batch, columns, message_id
 from cometmq.protocol.layout import (
     ENTRY,
     HOLE_SIZE,
@@ -25,7 +26,7 @@ from cometmq.protocol.layout import (
     KEY,
     KEY_BYTES,
 )
-from cometmq.protocol.message import Message
+from cometmq.protocol.message import Appended, Message
 
 from .records import (
     BORN_HOST,
@@ -231,6 +232,91 @@ def test_batches_are_appended_alike(
         return reached, placed, offsets
 
     assert_alike(ask, b"\xee" * BUFFER_BYTES)
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+NO_MARKS = st.binary(max_size=30).map(lambda data: data.replace(b"\x01", b"").replace(b"\x02", b""))
+
+
+@examples
+@given(
+    bodies=st.lists(st.binary(max_size=40), max_size=8),
+    properties=st.one_of(st.none(), st.lists(NO_MARKS, min_size=8, max_size=8)),
+    rows=st.lists(st.one_of(st.integers(0, 7), INT32), max_size=8),
+    shift=st.sampled_from((0, 0, 0, 1, -3)),
+    beginning=st.one_of(st.binary(min_size=12, max_size=12), st.binary(max_size=13)),
+    number=st.one_of(st.integers(0, 100), st.integers(-1, 1 << 33)),
+    common=st.sampled_from((b"", b"WAIT\x01true\x02", b"x" * 32_725, b"x" * 32_726)),
+)
+def test_rows_become_batches_alike(
+    bodies: list[bytes],
+    properties: list[bytes] | None,
+    rows: list[int],
+    shift: int,
+    beginning: bytes,
+    number: int,
+    common: bytes,
+) -> None:
+    numbers = struct.pack(f"={len(rows)}i", *rows)
+
+    def ask(hot: ModuleType, _: bytearray) -> object:
+        own = _column(properties, 0) if properties is not None else (b"", b"")
+        return hot.encode_rows(*_column(bodies, shift), *own, numbers, beginning, number, common)
+
+    assert_alike(ask, b"")
+
+
+def _column(values: list[bytes], shift: int) -> tuple[bytes, bytes]:
+    """Offsets and data; a shift moves the offsets, so that the last ones may lie outside."""
+    ends = [0, *itertools.accumulate(map(len, values))]
+    return struct.pack(f"={len(ends)}i", *(end + shift for end in ends)), b"".join(values)
+
+
+def test_half_a_number_is_no_offset() -> None:
+    for wrong in range(3):
+        given_ones = [struct.pack("=2i", 0, 1)] * 3
+        given_ones[wrong] += b"x"
+
+        def ask(hot: ModuleType, _: bytearray, ones: list[bytes] = given_ones) -> object:
+            return hot.encode_rows(ones[0], b"a", ones[1], b"b", ones[2], b"x" * 12, 0, b"")
+
+        assert_alike(ask, b"")
+
+
+@examples
+@given(messages=st.lists(MESSAGES, max_size=6), mutations=MUTATIONS, like=MESSAGES)
+def test_batches_are_decoded_alike(
+    messages: list[Message], mutations: list[Mutation], like: Message
+) -> None:
+    def ask(hot: ModuleType, data: bytearray) -> object:
+        return (batch if hot is _reference else hot).decode_batch(bytes(data), like)
+
+    for data in (batch.encode_batch(messages), mutated(batch.encode_batch(messages), mutations)):
+        assert_alike(ask, data)
+
+
+def test_a_batch_of_too_many_is_refused_alike() -> None:
+    many = batch.encode_batched(0, b"", b"") * (batch.MESSAGES_MAX + 1)
+
+    def ask(hot: ModuleType, data: bytearray) -> object:
+        return len((batch if hot is _reference else hot).decode_batch(bytes(data), simple()))
+
+    assert_alike(ask, many)
+    assert_alike(ask, many[: -batch.BATCHED_BYTES])
+
+
+@examples
+@given(host=HOSTS, offsets=st.lists(INT64, max_size=5))
+def test_ids_of_places_are_told_alike(host: bytes, offsets: list[int]) -> None:
+    placed = [Appended(offset, 1, 2, 3) for offset in offsets]
+
+    def ask(hot: ModuleType, _: bytearray) -> object:
+        return (message_id if hot is _reference else hot).offset_ids(host, placed)
+
+    assert_alike(ask, b"")
+    expected = ",".join(message_id.offset_id(host, offset) for offset in offsets)
+    assert message_id.offset_ids(host, placed) == expected
 
 
 def test_checksums_are_alike_at_every_length() -> None:
@@ -507,6 +593,21 @@ def test_records_are_selected_alike(
         )  # fmt: skip
 
     assert_alike(ask, raw)
+
+
+@examples
+@given(
+    log=st.binary(max_size=40),
+    slices=st.lists(st.one_of(st.integers(-2, 45), st.sampled_from((2**63 - 1, -(2**63))))),
+)
+def test_slices_are_joined_alike(log: bytes, slices: list[int]) -> None:
+    joined = []
+    for hot in (_reference, _compiled):
+        try:
+            joined.append(hot.join_slices(memoryview(log), slices))
+        except ValueError:
+            joined.append(None)
+    assert joined[0] == joined[1]
 
 
 def test_half_an_entry_is_not_read_beyond_its_buffer() -> None:

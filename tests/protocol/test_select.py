@@ -2,7 +2,7 @@
 
 import pytest
 
-from cometmq.protocol.hot import select_records
+from cometmq.protocol.hot import join_slices, select_records
 from cometmq.protocol.layout import ENTRY, ENTRY_BYTES, HOLE_SIZE
 from cometmq.protocol.scan import Damage, Selection
 
@@ -51,6 +51,18 @@ def test_records_of_other_queues_between_make_several_slices() -> None:
     at = log.starts
     assert found.slices == [0, at[2], at[3], log.size(3), at[6], at[8] - at[6]]
     assert (found.entries_used, found.records, found.size) == (5, 5, sum(found.slices[1::2]))
+
+
+def test_slices_join_to_the_records_they_were_chosen_for() -> None:
+    log = numbered_log(6, BASE)
+    joined = join_slices(memoryview(log.data), [0, log.size(0), log.starts[2], log.size(2) * 2])
+    assert joined == log.data[: log.starts[1]] + log.data[log.starts[2] : log.starts[4]]
+
+
+@pytest.mark.parametrize("slices", [[0, 5], [4, 1], [-1, 1], [0, -1], [0], [5, 0]])
+def test_slices_beyond_the_log_are_refused(slices: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"slice|argument|whole number"):
+        join_slices(memoryview(b"abcd"), slices)
 
 
 def test_a_selection_may_start_at_a_later_entry() -> None:

@@ -1,6 +1,7 @@
 """`cometmq spark doctor`: what is missing, and what to do about it."""
 
 import importlib.metadata
+import importlib.util
 import json
 import shutil
 import sys
@@ -143,3 +144,33 @@ def test_a_query_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(doctor, "session", fail)
     assert doctor.a_query().found == "failed: no session"
+
+
+# -- clusters ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "found", "advice"),
+    [
+        ("x\nModuleNotFoundError: No module named 'cometmq.spark'", "no cometmq", "--py-files"),
+        ("no answer\nfrom the master", "failed: no answer", "what Spark says above tells more"),
+    ],
+)
+def test_a_cluster_that_cannot_work_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: str, found: str, advice: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(doctor, "session", refuse)
+    finding = doctor.workers_at("spark://here:7077")
+    assert finding.what == "workers at spark://here:7077"
+    assert found in finding.found
+    assert advice in finding.advice
+
+
+def test_a_connect_client_needs_grpc_and_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_java", _no_java)
+    findings = {one.what: one for one in doctor.examine(query=False, master="sc://here:15002")}
+    assert "Java" not in findings
+    assert findings["grpcio"].is_well == (importlib.util.find_spec("grpc") is not None)

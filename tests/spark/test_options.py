@@ -3,9 +3,10 @@
 import pytest
 
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark.connection import redacted
 from cometmq.spark.errors import BadOption
 from cometmq.spark.schema import COLUMNS
-from cometmq.spark.topic.options import Named, SourceOptions, read_options, redacted
+from cometmq.spark.topic.options import Named, SourceOptions, read_options
 
 BASE = {"namesrvAddr": "127.0.0.1:9876", "topic": "orders"}
 QUEUE = MessageQueue("orders", "broker-a", 0)

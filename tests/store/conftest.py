@@ -30,7 +30,7 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
 def open_store(tmp_path: Path) -> Iterator[OpenStore]:
     """Opens small stores, and closes at the end those that a test left open."""
     opened: list[MessageStore] = []
-    parts = ("host", "disk", "clock", "on_failure", "confirm_appended")
+    parts = ("host", "disk", "clock", "on_failure", "confirm_appended", "gate")
 
     def open_one(root: Path | None = None, **changes: Any) -> MessageStore:
         others = {name: changes.pop(name) for name in parts if name in changes}

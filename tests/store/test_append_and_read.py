@@ -89,6 +89,20 @@ def test_a_read_answers_with_adjoining_records_as_one_slice(open_store: OpenStor
     assert result.slices[0].obj is store.commit_log.segments.first._map  # type: ignore[union-attr]
 
 
+def test_a_read_answers_with_records_between_others_as_one_piece(open_store: OpenStore) -> None:
+    """A slice each would cost more than the copy, all the way to the socket."""
+    store = open_store()
+    for number in range(40):
+        store.append(Message("t", number % 4, b"%d" % number))
+    store.dispatch()
+    result = store.read("t", 1, 0)
+    assert (result.status, result.count, len(result.slices)) == (ReadStatus.FOUND, 10, 1)
+    assert result.slices[0].readonly
+    assert len(result.slices[0]) == result.size
+    bodies = [message.body for message in iter_records(result.slices[0])]
+    assert bodies == [b"%d" % number for number in range(1, 40, 4)]
+
+
 def test_tags_filter_by_hash(open_store: OpenStore) -> None:
     store = open_store()
     fill(store, 400)
@@ -291,10 +305,11 @@ def test_a_closed_store_takes_nothing(open_store: OpenStore) -> None:
         store.append(numbered(0))
 
 
-def test_slices_stay_valid_when_their_file_is_deleted(open_store: OpenStore) -> None:
+@pytest.mark.parametrize("count", [2, 32])
+def test_slices_stay_valid_when_their_file_is_deleted(open_store: OpenStore, count: int) -> None:
     store = open_store(reserved_hours=0)
     fill(store, 600)
-    piece = store.read("orders", 0, 0).slices[0]
+    piece = store.read("orders", 0, 0, count_max=count).slices[0]
     before = bytes(piece)
     assert store.clean() > 0
     assert store.min_offset("orders", 0) > 0

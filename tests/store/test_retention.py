@@ -26,7 +26,9 @@ def verdict(
     was_full: bool = False,
 ) -> tuple[int, bool]:
     config = StoreConfig(root=Path("/nowhere"))
-    return tuple(decide(config, files, NOW, hour, used, by_hand=by_hand, was_full=was_full))  # type: ignore[return-value]
+    decided = decide(config, files, NOW, hour, used, by_hand=by_hand, was_full=was_full)
+    assert decided.forced == (used > config.disk_force_percent)
+    return decided.files, decided.disk_full
 
 
 def test_expired_files_go_at_four_in_the_morning() -> None:

@@ -1,7 +1,9 @@
 """A server from its first connection to its end."""
 
 import asyncio
+import contextlib
 import resource
+import socket
 
 import pytest
 
@@ -73,6 +75,20 @@ async def test_a_stopped_server_takes_nobody() -> None:
         await server.stop(0)
         with pytest.raises(ConnectFailed, match=f"cannot connect to {address}: "):
             await connect(str(address))
+
+
+async def test_who_was_accepted_just_before_the_end_is_turned_away_behind_it() -> None:
+    """The event loop takes connections first, and hands them over a moment later."""
+    server = Server({ECHO: echo})
+    await server.listen("127.0.0.1", 0)
+    await server.stop(GRACE_S)
+    ours, theirs = socket.socketpair()
+    running = asyncio.get_running_loop()
+    await running.connect_accepted_socket(server._connection, theirs)
+    ours.setblocking(False)
+    with contextlib.suppress(ConnectionResetError), ours:
+        assert await asyncio.wait_for(running.sock_recv(ours, 1), GRACE_S) == b""
+    await until(lambda: not server.connections)
 
 
 async def test_connections_over_the_limit_are_refused_and_the_others_stay() -> None:

@@ -8,12 +8,14 @@ from cometmq.protocol.host import Host
 from cometmq.store.config import StoreConfig
 from cometmq.store.disk import Disk
 from cometmq.store.errors import StoreFailed
+from cometmq.store.gate import Gate
 from cometmq.store.message_store import MessageStore
 from cometmq.transport.connection import Connection, Handler
 from cometmq.transport.limits import Limits
 from cometmq.transport.server import Server
 from cometmq.transport.tls import TlsMode, listening_context
 
+from .archive_gate import ArchiveGate
 from .config import FAST_PORT_DISTANCE, BrokerConfig
 from .parts import Parts
 
@@ -59,9 +61,10 @@ class Broker:
         bound = await server.bind(self._config.bind_address, self._config.port)
         address = Host(self._advertised_ip(bound.ip), bound.port)
         try:
-            self._store = store = self._open_store(address)
+            archive = ArchiveGate(self._config, self._clock)
+            self._store = store = self._open_store(address, archive)
             self._parts = parts = Parts(
-                self._config, store, address, self._clock, self._disk, self._on_failure
+                self._config, store, address, self._clock, self._disk, archive, self._on_failure
             )
             handlers.update(parts.handlers())
             await self._bind_second_port(server, address.port)
@@ -129,13 +132,14 @@ class Broker:
         except OSError as error:
             log.warning("no second port (vipChannelEnabled clients cannot connect): %s", error)
 
-    def _open_store(self, address: Host) -> MessageStore:
+    def _open_store(self, address: Host, gate: Gate) -> MessageStore:
         store = MessageStore(
             self._store_config,
             host=address,
             disk=self._disk,
             clock=self._clock,
             on_failure=self._on_failure,
+            gate=gate,
         )
         report = store.open()
         log.info(

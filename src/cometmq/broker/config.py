@@ -3,11 +3,12 @@
 import dataclasses
 import enum
 import ipaddress
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cometmq.protocol.names import check_topic
+from cometmq.protocol.names import RETRY_PREFIX, check_topic
 from cometmq.protocol.topic_config import QUEUES_MAX
 from cometmq.settings import BadSetting, build, declared, refuse_unknown, setting
 from cometmq.store.config import StoreConfig
@@ -157,6 +158,22 @@ class BrokerConfig:
     )
     property_filter: bool = setting("enablePropertyFilter", False, "allow SQL92 filters")
 
+    archive_required: bool = setting(
+        "archive.requiredBeforeDelete",
+        False,
+        "keep messages, however old, until they are archived; a full disk comes first",
+        live=True,
+    )
+    archive_group: str = setting(
+        "archive.group", "cometmq-archive", "group whose offsets say what is archived", live=True
+    )
+    archive_topics: str = setting(
+        "archive.topics",
+        ".*",
+        "topics that are archived, a pattern; one with `%` also means retries and dead letters",
+        live=True,
+    )
+
     store_replies: bool = setting(
         "storeReplyMessageEnable", True, "keep the answers of request–reply, too", live=True
     )
@@ -181,6 +198,7 @@ class BrokerConfig:
                 raise BadSetting(f"{key}: {error}") from None
         self._check_numbers()
         self._check_addresses()
+        self._check_archive()
         if self.role is not BrokerRole.ASYNC_MASTER or self.broker_id != 0:
             raise BadSetting(
                 f"brokerRole={self.role.value}, brokerId={self.broker_id}: this version has no "
@@ -208,6 +226,18 @@ class BrokerConfig:
             ipaddress.ip_address(self.advertised_ip or "127.0.0.1")
         except ValueError as error:
             raise BadSetting(f"brokerIP1: {error}") from None
+
+    def _check_archive(self) -> None:
+        try:
+            re.compile(self.archive_topics)
+        except re.error as error:
+            raise BadSetting(f"archive.topics={self.archive_topics}: {error}") from None
+        try:
+            check_topic(RETRY_PREFIX + self.archive_group)  # As of every group.
+        except ValueError as error:
+            raise BadSetting(f"archive.group: {error}") from None
+        if not self.archive_group:
+            raise BadSetting("archive.group is empty: the group that the archive commits by")
 
     def name_server_addresses(self) -> list[str]:
         return [address.strip() for address in self.name_servers.split(";") if address.strip()]

@@ -10,6 +10,7 @@ from cometmq.settings import as_text
 from cometmq.store.message_store import MessageStore
 from cometmq.store.turns import LoopTurns
 
+from .archive_gate import ArchiveGate
 from .clients import Clients
 from .config import BrokerConfig
 from .groups import Groups
@@ -37,6 +38,7 @@ class Context:
     locks: QueueLocks
     waiting_pulls: WaitingPulls
     stats: Stats
+    archive: ArchiveGate
     address: Host
     """Where clients reach this broker."""
     started_ms: int = dataclasses.field(default_factory=lambda: int(time.time() * 1000))

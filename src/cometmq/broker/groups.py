@@ -40,12 +40,14 @@ class Groups(Persistent):
             if name not in self._table:
                 self._table[name] = GroupConfig(name)
                 self.touch()
+        self._expect_archive()
 
     def content(self) -> GroupConfigs:
         return GroupConfigs(self._table, self._forbidden, self.version)
 
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
+        self._expect_archive()
 
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(list(self._table.values()))
@@ -99,10 +101,17 @@ class Groups(Persistent):
         if self._table.pop(name, None) is None:
             return False
         self._forbidden.pop(name, None)
+        self._expect_archive()
         self.version = self.version.next(self._clock.now_ms())
         self.touch()
         self.save()
         return True
+
+    def _expect_archive(self) -> None:
+        """As long as files wait for the archive, its group is there: its commits must get in."""
+        name = self._config.archive_group
+        if self._config.archive_required and name not in self._table:
+            self._put(GroupConfig(name))
 
     def _put(self, group: GroupConfig) -> None:
         self._table[group.group_name] = group

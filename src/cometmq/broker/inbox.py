@@ -24,7 +24,7 @@ from .timers.timed import ROOM_BYTES, asked_time, takes_back, waiting, wants_tim
 
 Settled = Callable[[ResponseCode, str | None], None]
 _CLOSE_POLL_S = 0.005
-_WAITS = b"DEL"
+WAITS = b"DEL"
 """Part of the name of every property that lets a message wait: the others need no closer look."""
 
 
@@ -40,10 +40,13 @@ class Inbox:
         self.waiting = 0
         """Messages or batches that wait for the end of their turn, or for the disk."""
 
-    def put(self, messages: Sequence[Message], settled: Settled) -> list[Appended]:
+    def put(
+        self, messages: list[Message], settled: Settled, *, may_wait: bool = True
+    ) -> list[Appended]:
         """Append messages, those with a delay to where they wait; `settled` is told when they
-        may be acknowledged. Refusal if not."""
-        return self._append(messages, [self._waiting(m) for m in messages], settled)
+        may be acknowledged. Refusal if not. `may_wait`: False if none has a delay."""
+        records = [self._waiting(m) for m in messages] if may_wait else messages
+        return self._append(messages, records, settled)
 
     def put_due(self, message: Message, settled: Settled) -> list[Appended]:
         """The same for a message whose delay is over."""
@@ -86,7 +89,7 @@ class Inbox:
         return waits
 
     def _waiting(self, message: Message) -> Message:
-        if _WAITS not in message.properties:
+        if WAITS not in message.properties:
             return message
         return delayed(self.timed(message), self._levels)
 
@@ -125,7 +128,7 @@ class Inbox:
             await asyncio.sleep(_CLOSE_POLL_S)
 
     def _count(self, messages: Sequence[Message], placed: list[Appended]) -> None:
-        stats, size = self._stats, sum(appended.size for appended in placed)
+        stats, size = self._stats, sum([appended.size for appended in placed])
         stats.put.total += len(placed)
         stats.put_bytes.total += size
         topic = messages[0].topic

@@ -15,6 +15,7 @@ from cometmq.store.turns import LoopTurns
 from cometmq.transport.connection import Handler
 
 from .admin import admin_handlers
+from .archive_gate import ArchiveGate
 from .clients import Clients
 from .clockwork import Clockwork
 from .config import BrokerConfig
@@ -51,13 +52,15 @@ class Parts:
         address: Host,
         clock: Clock,
         disk: Disk,
+        archive: ArchiveGate,
         on_failure: Callable[[StoreFailed], None] | None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._disk = disk
         self._clockwork = Clockwork()
-        self.context = context = self._build_context(config, address)
+        self.context = context = self._build_context(config, address, archive)
+        archive.know(store, context.topics, context.offsets)
         self.inbox = Inbox(context)
         self.delays = Delays(store, self.inbox, clock, self._file("delayOffset"))
         self.transactions = Transactions(context, self.inbox, self._file("transactionChecks"))
@@ -66,7 +69,7 @@ class Parts:
         context.topics.on_change = self._topics_changed
         context.announce = self.registration.announce
 
-    def _build_context(self, config: BrokerConfig, address: Host) -> Context:
+    def _build_context(self, config: BrokerConfig, address: Host, archive: ArchiveGate) -> Context:
         store, clock = self._store, self._clock
         groups = Groups(config, self._file("subscriptionGroup"), clock)
 
@@ -88,6 +91,7 @@ class Parts:
             locks=QueueLocks(),
             waiting_pulls=WaitingPulls(config.pulls_held_max),
             stats=Stats(clock.now_ms()),
+            archive=archive,
             address=address,
             started_ms=clock.now_ms(),
         )

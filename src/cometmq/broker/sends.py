@@ -3,14 +3,14 @@
 import random
 
 from cometmq.protocol import flags
-from cometmq.protocol.batch import decode_batch
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Response
 from cometmq.protocol.errors import ProtocolError
 from cometmq.protocol.headers import SendFields, SendFieldsLong
 from cometmq.protocol.host import pack_host
+from cometmq.protocol.hot import decode_batch, offset_ids
 from cometmq.protocol.message import Appended, Message
-from cometmq.protocol.message_id import UniqueIds, offset_id
+from cometmq.protocol.message_id import UniqueIds
 from cometmq.protocol.names import RETRY_PREFIX, check_topic
 from cometmq.protocol.properties import (
     PROPERTIES_BYTES_MAX,
@@ -22,18 +22,20 @@ from cometmq.protocol.topic_config import PERM_WRITE, TopicConfig
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
-from .inbox import Inbox, illegal
+from .inbox import WAITS, Inbox, illegal
 from .retries import Retries
 from .timers.handle import recall_handle
 from .timers.timed import wants_timer
 from .topics import NOT_FOR_CLIENTS
-from .transactions.half import is_prepared
+from .transactions.half import PREPARED, is_prepared
 from .transactions.transactions import Transactions
 
 _UNIQUE_KEY = UNIQUE_KEY.encode()
 _WAIT = b"WAIT"
 _CLUSTER = b"CLUSTER"
 _POP_CHECKPOINT = b"POP_CK"
+_MARKS = (PREPARED, WAITS)
+"""In a message that is part of a transaction, or is to wait for its time, there is one."""
 _NO_FIELDS: dict[str, str] = {}
 AnyFields = SendFields | SendFieldsLong
 
@@ -180,13 +182,18 @@ class Sends:
             messages = decode_batch(command.body, like)
         except ProtocolError as error:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch is illegal: {error}") from None
-        for message in messages:
-            self._refuse_unsupported(message)
-            if is_prepared(message.properties):
-                raise illegal("a batch has no transactional messages")
-            if wants_timer(message):
-                raise illegal("a batch has no messages with a time of their own")
-        return self._put(connection, command, messages, b"", like.queue_id)
+        # A look at all of them at once: in most batches no message needs one of its own.
+        special = not flags.is_queued(like.sys_flag) or any(m in command.body for m in _MARKS)
+        for message in messages if special else ():
+            self._refuse_in_batch(message)
+        return self._put(connection, command, messages, b"", like.queue_id, may_wait=special)
+
+    def _refuse_in_batch(self, message: Message) -> None:
+        self._refuse_unsupported(message)
+        if is_prepared(message.properties):
+            raise illegal("a batch has no transactional messages")
+        if wants_timer(message):
+            raise illegal("a batch has no messages with a time of their own")
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -198,6 +205,8 @@ class Sends:
         properties: bytes,
         queue_id: int,
         is_half: bool = False,
+        *,
+        may_wait: bool = True,
     ) -> Response | None:
         placed: list[Appended] = []
         # A producer may ask not to wait for the disk (`waitStoreMsgOK` false).
@@ -213,7 +222,7 @@ class Sends:
                 connection.answer(command, Response(code, remark, fields))
 
         records = [self._transactions.prepared(messages[0])] if is_half else messages
-        placed += self._inbox.put(records, settled)
+        placed += self._inbox.put(records, settled, may_wait=may_wait)
         if is_half:
             self._transactions.stored(records[0], placed[0])
         if waits:
@@ -227,9 +236,9 @@ class Sends:
         unique_id: bytes | None,
         recall: str | None,
     ) -> dict[str, str]:
-        host, config = self._store_host, self._context.config
+        config = self._context.config
         fields = {
-            "msgId": ",".join(offset_id(host, where.physical_offset) for where in placed),
+            "msgId": offset_ids(self._store_host, placed),
             "queueId": str(queue_id),
             "queueOffset": str(placed[0].queue_offset),
             "MSG_REGION": config.region,

@@ -12,6 +12,7 @@ from cometmq.store.config import StoreConfig
 from cometmq.store.errors import StoreError
 from cometmq.store.failure import exit_on_failure
 from cometmq.transport.loop import run
+from cometmq.transport.memory import keep_freed_memory
 
 from .serving import complain, raise_file_limit, say_ready, until_signal
 
@@ -57,6 +58,7 @@ def run_broker(options: argparse.Namespace) -> int:
     for key in without_effect:
         log.warning("%s has no effect here", key)
     raise_file_limit()
+    keep_freed_memory()
     return run(_serve(config, store_config, or_stdin_ends=options.until_stdin_ends))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cometmq import __version__
 from cometmq.protocol import hot
+from cometmq.spark.errors import SparkError
 from cometmq.store.errors import StoreError
 
 from . import broker, namesrv, spark, standalone, store
@@ -19,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         return int(options.run(options))
-    except (StoreError, OSError) as error:
+    except (SparkError, StoreError, OSError) as error:
         sys.stderr.write(f"cometmq: {error}\n")
         return 1
 

@@ -24,6 +24,7 @@ from cometmq.store.config import FlushMode
 from cometmq.store.errors import StoreError
 from cometmq.store.failure import exit_on_failure
 from cometmq.transport.loop import run
+from cometmq.transport.memory import keep_freed_memory
 
 from .broker import DEFAULT_DATA_DIR
 from .serving import complain, raise_file_limit, say_ready, until_signal
@@ -70,6 +71,7 @@ def run_standalone(options: argparse.Namespace) -> int:
         complain(f"--brokers {options.brokers}: 1 to {BROKERS_MAX} are possible")
         return 2
     raise_file_limit()
+    keep_freed_memory()
     try:
         return run(_serve(options))
     except BadSetting as error:

@@ -1,11 +1,15 @@
 from ._reference import append_records as append_records
 from ._reference import check_record as check_record
 from ._reference import encode_record as encode_record
+from ._reference import encode_rows as encode_rows
 from ._reference import index_count_below as index_count_below
 from ._reference import index_insert as index_insert
 from ._reference import index_lookup as index_lookup
 from ._reference import index_relink as index_relink
+from ._reference import join_slices as join_slices
 from ._reference import scan_records as scan_records
 from ._reference import select_records as select_records
 from ._reference import split_records as split_records
+from .batch import decode_batch as decode_batch
 from .columns import ColumnBuilder as ColumnBuilder
+from .message_id import offset_ids as offset_ids

@@ -24,7 +24,8 @@ from . import java
 from .columns import COLUMNS, NUMBERS, Choice, Column, Walked
 from .flags import is_queued
 from .errors import IllegalMessage, MalformedRecord
-from .message import Appended
+from .batch import MESSAGES_MAX as BATCH_MESSAGES_MAX
+from .message import Appended, Message
 from .properties import without_property
 from .scan import Damage, Run, Scan, Selection, Stop
 
@@ -871,6 +872,30 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
     return Selection(number, slices, count, total, damaged, outside)
 
 
+def join_slices(log, list slices):
+    cdef Py_buffer records
+    cdef Py_ssize_t number, position, size, total = 0
+    cdef bytes joined
+    cdef char* target
+    PyObject_GetBuffer(log, &records, PyBUF_SIMPLE)
+    try:
+        require_whole(len(slices), 2)
+        for number in range(0, len(slices), 2):
+            position, size = slices[number], slices[number + 1]
+            if not 0 <= position <= records.len or not 0 <= size <= records.len - position:
+                raise ValueError("a slice reaches beyond the log")
+            total += size
+        joined = PyBytes_FromStringAndSize(NULL, total)
+        target = PyBytes_AS_STRING(joined)
+        for number in range(0, len(slices), 2):
+            position, size = slices[number], slices[number + 1]
+            memcpy(target, <char*>records.buf + position, size)
+            target += size
+    finally:
+        PyBuffer_Release(&records)
+    return joined
+
+
 cdef Py_ssize_t check_entry(bytes_t record, Py_ssize_t room, int64_t physical, Py_ssize_t size,
                             int64_t queue_offset) noexcept nogil:
     cdef Parts parts
@@ -1029,6 +1054,175 @@ def index_relink(view, int64_t slot_count, int64_t count):
     finally:
         PyBuffer_Release(&buffer)
     return used
+
+
+# -- batches as they are sent ---------------------------------------------------------------------
+
+cdef enum:
+    BATCHED_HEAD = 20
+
+
+def decode_batch(bytes body, like):
+    cdef bytes_t data = <bytes_t>PyBytes_AS_STRING(body)
+    cdef Py_ssize_t at = 0, end, size = PyBytes_GET_SIZE(body), properties_at
+    cdef int32_t content_size, flag
+    cdef int properties_size
+    cdef list messages = []
+    topic, queue_id, sys_flag = like.topic, like.queue_id, like.sys_flag
+    born, host = like.born_timestamp, like.born_host
+    times, prepared = like.reconsume_times, like.prepared_transaction_offset
+    while at < size:
+        if len(messages) == BATCH_MESSAGES_MAX:
+            raise MalformedRecord(f"a batch of over {BATCH_MESSAGES_MAX} messages")
+        if at + BATCHED_HEAD > size:
+            raise MalformedRecord(f"a batch ends in the middle of the message at byte {at}")
+        end = at + <int32_t>get32(data + at)
+        flag = <int32_t>get32(data + at + 12)
+        content_size = <int32_t>get32(data + at + 16)
+        properties_at = at + BATCHED_HEAD + <Py_ssize_t>content_size + 2
+        if content_size < 0 or end > size or properties_at > end:
+            raise MalformedRecord(f"the message at byte {at} of a batch does not fit into it")
+        properties_size = data[properties_at - 2] << 8 | data[properties_at - 1]
+        if properties_size > PROPERTIES_MAX or properties_at + properties_size != end:
+            raise MalformedRecord(
+                f"the lengths of the message at byte {at} of a batch don't add up"
+            )
+        messages.append(Message(
+            topic, queue_id, piece(data, at + BATCHED_HEAD, properties_at - 2),
+            piece(data, properties_at, end), flag, sys_flag, born, host, times, prepared,
+        ))
+        at = end
+    if not messages:
+        raise MalformedRecord("a batch without messages")
+    return messages
+
+
+def offset_ids(bytes store_host, placed):
+    cdef Py_ssize_t host_digits = 2 * PyBytes_GET_SIZE(store_host), number, count = len(placed)
+    cdef Py_ssize_t step = host_digits + 17
+    if count == 0:
+        return ""
+    cdef bytes host = store_host.hex().upper().encode(), text = PyBytes_FromStringAndSize(
+        NULL, step * count)
+    cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(text)
+    cdef uint8_t[8] raw
+    for number in range(count):
+        memcpy(p, PyBytes_AS_STRING(host), host_digits)
+        put64(raw, <uint64_t><int64_t>placed[number].physical_offset)
+        hex_of(raw, 8, p + host_digits)
+        p[step - 1] = b","
+        p += step
+    return (<const char*>PyBytes_AS_STRING(text))[:step * count - 1].decode("ascii")
+
+
+# -- batches of columns ---------------------------------------------------------------------------
+
+cdef enum:
+    BATCHED = 22
+    ID_PROPERTY = 42
+    ID_BEGINNING = 12
+
+
+cdef struct Values:
+    const int32_t* offsets
+    bytes_t data
+    Py_ssize_t count
+    Py_ssize_t size
+
+
+cdef int open_values(Py_buffer* offsets, Py_buffer* data, Values* values) except -1:
+    require_numbers(offsets.len)
+    values.offsets = <const int32_t*>offsets.buf
+    values.data = <bytes_t>data.buf
+    values.count = offsets.len // 4
+    values.size = data.len
+    return 0
+
+
+cdef int require_numbers(Py_ssize_t size) except -1:
+    if size % 4:
+        raise ValueError(f"{size} bytes are no whole numbers of 32 bits")
+    return 0
+
+
+cdef Py_ssize_t value_size(Values* values, int32_t row) except -1:
+    if not 0 <= row < values.count - 1:
+        raise ValueError(f"there is no row {row}")
+    cdef int32_t start = values.offsets[row], end = values.offsets[row + 1]
+    if not 0 <= start <= end <= values.size:
+        raise ValueError(f"row {row} is not inside of its buffer")
+    return end - start
+
+
+cdef Py_ssize_t rows_size(Values* bodies, Values* properties, const int32_t* rows,
+                          Py_ssize_t count, Py_ssize_t common_size) except -1:
+    """How many bytes it will take; all that can be wrong is found here."""
+    cdef Py_ssize_t at, own, total = 0
+    for at in range(count):
+        own = value_size(properties, rows[at]) if properties.count else 0
+        own += ID_PROPERTY + common_size
+        if own > PROPERTIES_MAX:
+            raise IllegalMessage(f"properties have {own} bytes")
+        total += BATCHED + value_size(bodies, rows[at]) + own
+    return total
+
+
+cdef void put_rows(uint8_t* to, Values* bodies, Values* properties, const int32_t* rows,
+                   Py_ssize_t count, const uint8_t* known, uint32_t number,
+                   Py_ssize_t known_size) noexcept nogil:
+    """`known` is the id's property, without its last digits, and what all have behind it."""
+    cdef Py_ssize_t at, body_size, own
+    cdef int32_t row
+    cdef uint8_t[4] digits
+    for at in range(count):
+        row = rows[at]
+        body_size = bodies.offsets[row + 1] - bodies.offsets[row]
+        own = properties.offsets[row + 1] - properties.offsets[row] if properties.count else 0
+        put32(to, <uint32_t>(BATCHED + body_size + known_size + own))
+        memset(to + 4, 0, 12)
+        put32(to + 16, <uint32_t>body_size)
+        memcpy(to + 20, bodies.data + bodies.offsets[row], body_size)
+        to += 20 + body_size
+        to[0] = <uint8_t>((known_size + own) >> 8)
+        to[1] = <uint8_t>((known_size + own) & 0xFF)
+        memcpy(to + 2, known, known_size)
+        put32(digits, number + <uint32_t>row)
+        hex_of(digits, 4, to + 2 + ID_PROPERTY - 9)
+        to += 2 + known_size
+        if own:
+            memcpy(to, properties.data + properties.offsets[row], own)
+            to += own
+
+
+def encode_rows(body_offsets, bodies, property_offsets, properties, rows, bytes beginning,
+                number, bytes common):
+    cdef Py_buffer buffers[5]
+    cdef int opened = 0
+    cdef Values body_values, property_values
+    cdef Py_ssize_t count, size
+    cdef uint32_t first = number & 0xFFFFFFFF
+    cdef bytes known = b"UNIQ_KEY\x01" + beginning.hex().upper().encode() + b"00000000\x02" + common
+    if len(beginning) != ID_BEGINNING:
+        raise ValueError(f"a unique id begins with {ID_BEGINNING} bytes")
+    try:
+        for given in (body_offsets, bodies, property_offsets, properties, rows):
+            PyObject_GetBuffer(given, &buffers[opened], PyBUF_SIMPLE)
+            opened += 1
+        open_values(&buffers[0], &buffers[1], &body_values)
+        open_values(&buffers[2], &buffers[3], &property_values)
+        require_numbers(buffers[4].len)
+        count = buffers[4].len // 4
+        size = rows_size(&body_values, &property_values, <const int32_t*>buffers[4].buf, count,
+                         len(common))
+        encoded = PyBytes_FromStringAndSize(NULL, size)
+        put_rows(<uint8_t*>PyBytes_AS_STRING(encoded), &body_values, &property_values,
+                 <const int32_t*>buffers[4].buf, count, <const uint8_t*>PyBytes_AS_STRING(known),
+                 first, len(known))
+        return encoded
+    finally:
+        while opened:
+            opened -= 1
+            PyBuffer_Release(&buffers[opened])
 
 
 # -- columns --------------------------------------------------------------------------------------

@@ -14,9 +14,11 @@ A sealed record ends in the property `__CRC32#`: a checksum over everything befo
 
 import struct
 from collections.abc import Sequence
+from typing import TypeAlias
 from zlib import crc32
 
 from . import flags, java
+from .batch import encode_batched
 from .errors import IllegalMessage, MalformedRecord
 from .layout import (
     BLANK_MAGIC,
@@ -44,6 +46,9 @@ from .properties import ENTRY_END, PROPERTIES_BYTES_MAX, RECORD_CRC, without_pro
 from .properties import iter_properties as _iter_properties
 from .scan import Damage, Run, Scan, Selection, Stop
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
+UNIQUE_BEGINNING_BYTES = 12
+"""Of the 16 that a unique id has; the rest counts."""
 _HEAD = struct.Struct(">iIiiiqqiq")
 _TAIL = struct.Struct(">iqi")
 _RECORD_CRC = RECORD_CRC.encode()
@@ -107,6 +112,53 @@ def encode_record(
         record += _seal(crc32(record) & 0x7FFFFFFF)
     view[position : position + size] = record
     return size
+
+
+def encode_rows(
+    body_offsets: Buffer,
+    bodies: Buffer,
+    property_offsets: Buffer,
+    properties: Buffer,
+    rows: Buffer,
+    beginning: bytes,
+    number: int,
+    common: bytes,
+) -> bytes:
+    """The body of a batch send out of columns: those messages whose rows are named.
+
+    Columns are as Arrow has them: values behind one another, and 32-bit offsets of which there is
+    one more than there are values; without `property_offsets` no message has properties of its own.
+    Each gets a unique id, which is `beginning` and `number` plus its row, both as hex digits, and
+    then the properties that all have in `common`.
+    """
+    if len(beginning) != UNIQUE_BEGINNING_BYTES:
+        raise ValueError(f"a unique id begins with {UNIQUE_BEGINNING_BYTES} bytes")
+    body_ends, property_ends = _int32s(body_offsets), _int32s(property_offsets)
+    pieces: list[bytes] = []
+    for row in _int32s(rows):
+        unique_id = beginning.hex().upper() + f"{(number + row) & 0xFFFFFFFF:08X}"
+        own = _value(property_ends, properties, row) if property_ends else b""
+        text = b"UNIQ_KEY\x01" + unique_id.encode() + b"\x02" + common + own
+        if len(text) > PROPERTIES_BYTES_MAX:
+            raise IllegalMessage(f"properties have {len(text)} bytes")
+        pieces.append(encode_batched(0, _value(body_ends, bodies, row), text))
+    return b"".join(pieces)
+
+
+def _int32s(buffer: Buffer) -> tuple[int, ...]:
+    data = bytes(buffer)
+    if len(data) % 4:
+        raise ValueError(f"{len(data)} bytes are no whole numbers of 32 bits")
+    return struct.unpack(f"={len(data) // 4}i", data)
+
+
+def _value(offsets: tuple[int, ...], data: Buffer, row: int) -> bytes:
+    if not 0 <= row < len(offsets) - 1:
+        raise ValueError(f"there is no row {row}")
+    start, end = offsets[row], offsets[row + 1]
+    if not 0 <= start <= end <= len(data):
+        raise ValueError(f"row {row} is not inside of its buffer")
+    return bytes(memoryview(data)[start:end])
 
 
 def append_records(
@@ -424,6 +476,14 @@ def select_records(
                     size_total += size
         number += 1
     return Selection(number, slices, count, size_total, damaged, outside)
+
+
+def join_slices(log: memoryview, slices: list[int]) -> bytes:
+    """The bytes of a selection's slices as one piece: many small ones cost more than a copy."""
+    pairs = list(zip(slices[::2], slices[1::2], strict=True))
+    if any(not 0 <= at <= at + size <= len(log) for at, size in pairs):
+        raise ValueError("a slice reaches beyond the log")
+    return b"".join([log[at : at + size] for at, size in pairs])
 
 
 def _entry_damage(

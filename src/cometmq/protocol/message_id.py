@@ -11,17 +11,26 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .errors import MalformedRecord
 from .host import Host, unpack_host
+from .message import Appended
 
 _OFFSET_ID_BYTES = (16, 28)
 _UNIQUE_ID_BYTES = (16, 28)
+_OFFSET_MASK = 2**64 - 1
 
 
 def offset_id(store_host: bytes, physical_offset: int) -> str:
     return (store_host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def offset_ids(store_host: bytes, placed: Sequence[Appended]) -> str:
+    """Those of several messages at one broker, commas between them."""
+    host = store_host.hex().upper()
+    return ",".join([f"{host}{where.physical_offset & _OFFSET_MASK:016X}" for where in placed])
 
 
 def parse_offset_id(text: str) -> tuple[Host, int]:

@@ -49,12 +49,15 @@ _HOSTS: Final = ("bornHost", "storeHost")
 class ArrowRows:
     """Makes batches of the wanted columns, in their order."""
 
-    def __init__(self, columns: Sequence[str], broker_name: str | None) -> None:
+    def __init__(
+        self, columns: Sequence[str], broker_name: str | None, beside: Sequence[str] = ()
+    ) -> None:
+        """`beside`: columns that are collected, too, for `column`."""
         self.schema = pa.schema([(name, _TYPES[name]) for name in columns])
         self._columns = tuple(columns)
         self._broker_name = broker_name
         # Tells which bodies are packed, and which records are no messages.
-        needed = dict.fromkeys((*columns, "sysFlag"))
+        needed = dict.fromkeys((*columns, *beside, "sysFlag"))
         self.collected = tuple(name for name in needed if name != "brokerName")
         """What a ColumnBuilder has to collect for this."""
 
@@ -69,7 +72,7 @@ class ArrowRows:
                 f"{where} has records that are whole batches (queue.type=BatchCQ); Spark's source "
                 "does not read them"
             )
-        arrays = {name: self._array(name, taken, count) for name in self._columns}
+        arrays = {name: self.column(name, taken, count) for name in self._columns}
         if "body" not in arrays or not (flags & COMPRESSED).any():
             yield self._batch(arrays)
             return
@@ -85,7 +88,7 @@ class ArrowRows:
             [arrays[name] for name in self._columns], schema=self.schema
         )
 
-    def _array(self, name: str, taken: Mapping[str, Column], count: int) -> pa.Array:
+    def column(self, name: str, taken: Mapping[str, Column], count: int) -> pa.Array:
         if name == "brokerName":
             return self._broker_names(count)
         column = taken[name]

@@ -9,16 +9,21 @@ try:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
+    from .sink.writers import RocketMQStreamWriter, RocketMQWriter
     from .topic.readers import RocketMQReader, RocketMQStreamReader
 except ImportError as missing:
     from .errors import NotReady
 
     raise NotReady(f"Spark is not ready: {missing}; pip install 'cometmq[spark]'") from missing
 
+from .connection import redacted
+from .errors import BadOption
 from .option_values import canonical, columns
 from .schema import ddl
+from .sink.columns import check_columns
+from .sink.options import read_sink_options
 from .spark_schema import check_schema
-from .topic.options import KNOWN, read_options, redacted
+from .topic.options import KNOWN, read_options
 
 log = logging.getLogger(__name__)
 
@@ -42,4 +47,24 @@ class RocketMQDataSource(DataSource):
         options = read_options(given, streaming=streaming)
         check_schema(schema, given, options.columns)
         log.info("rocketmq source with %s", redacted(given))
+        return given
+
+    def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:
+        if overwrite:
+            raise BadOption('mode("overwrite"): a topic cannot be overwritten; use mode("append")')
+        return RocketMQWriter(self._writable(schema), schema.fieldNames())
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002 - output mode complete: each batch sends the whole result
+    ) -> RocketMQStreamWriter:
+        return RocketMQStreamWriter(self._writable(schema), schema.fieldNames())
+
+    def _writable(self, schema: StructType) -> dict[str, str]:
+        given = dict(self.options)
+        options = read_sink_options(given)
+        stated = {field.name: field.dataType.simpleString() for field in schema.fields}
+        check_columns(stated, options)
+        log.info("rocketmq sink with %s", redacted(given))
         return given

@@ -7,24 +7,31 @@ anything; the query runs on a store of its own in a temporary directory.
 import asyncio
 import importlib.metadata
 import os
+import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cometmq import __version__
 from cometmq.client import Admin
 from cometmq.client.errors import ClientError
+from cometmq.protocol import hot
 from cometmq.protocol.message import Message
 from cometmq.store.config import StoreConfig
 from cometmq.store.message_store import MessageStore
 
 from .errors import NotReady
 from .java import find_java
-from .session import FORMATS, session
+from .session import FORMATS, LOCAL, is_connect_address, session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PYTHON_MIN: Final = (3, 11)
 PYSPARK_MIN: Final = (4, 2)
@@ -33,6 +40,8 @@ MEMORY_BYTES_MIN: Final = 1536 << 20
 """Java takes 1 GiB unless it is told otherwise; Python's workers come on top."""
 DISK_BYTES_MIN: Final = 1 << 30
 ANSWER_TIMEOUT_S: Final = 60
+_TASKS: Final = 8
+_WHO: Final = "host string, python string, version string, codec string"
 _INSTALL: Final = "pip install 'cometmq[spark]'"
 
 
@@ -47,10 +56,11 @@ class Finding(NamedTuple):
         return not self.advice
 
 
-def examine(namesrv: str = "", *, query: bool = True) -> Iterator[Finding]:
-    """All checks, one after the other; the query only when nothing before it is missing."""
+def examine(namesrv: str = "", *, query: bool = True, master: str = LOCAL) -> Iterator[Finding]:
+    """All checks, one after the other; the query only when nothing before it is missing. With a
+    master that is not this machine its workers are asked instead."""
     wrong = False
-    for finding in _without_spark():
+    for finding in _without_spark(master):
         wrong |= not finding.is_well
         yield finding
     if namesrv:
@@ -58,14 +68,17 @@ def examine(namesrv: str = "", *, query: bool = True) -> Iterator[Finding]:
     if query and wrong:
         yield Finding("a query", "not tried", "mend the above first")
     elif query:
-        yield a_query()
+        yield a_query() if master.startswith("local") else workers_at(master)
 
 
-def _without_spark() -> Iterator[Finding]:
+def _without_spark(master: str) -> Iterator[Finding]:
     yield python()
     yield package("pyspark", at_least=PYSPARK_MIN)
     yield package("pyarrow")
     yield package("pandas", below=PANDAS_BELOW)
+    if is_connect_address(master):  # Java, workers, memory and disk are the server's matter.
+        yield package("grpcio", advice="pip install 'cometmq[connect]'")
+        return
     yield java()
     yield workers_python()
     yield memory()
@@ -82,11 +95,17 @@ def python() -> Finding:
     return Finding("Python", found)
 
 
-def package(name: str, *, at_least: tuple[int, ...] = (), below: tuple[int, ...] = ()) -> Finding:
+def package(
+    name: str,
+    *,
+    at_least: tuple[int, ...] = (),
+    below: tuple[int, ...] = (),
+    advice: str = _INSTALL,
+) -> Finding:
     try:
         found = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "missing", _INSTALL)
+        return Finding(name, "missing", advice)
     version = tuple(int(number) for number in re.findall(r"\d+", found)[:3])
     if version < at_least:
         return Finding(name, found, f"pip install '{name}>={_dotted(at_least)}'")
@@ -189,6 +208,38 @@ def a_query() -> Finding:
         return Finding(what, f"read {count} rows instead of 1", "this is a bug; please report it")
     names = " and ".join(name for name, _, _ in FORMATS)
     return Finding(what, f"{names} are there, and a row was read")
+
+
+def workers_at(master: str) -> Finding:
+    """A job whose tasks say which Python and which of our code they have."""
+    what = f"workers at {master}"
+    try:
+        spark = session("cometmq spark doctor", master)
+        rows = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(_who, _WHO).distinct().collect()
+    except Exception as error:  # noqa: BLE001 - whatever Spark, Java or a worker raises
+        return _failed_at(what, str(error))
+    others = [row for row in rows if row.version != __version__]
+    if others:
+        found = f"{others[0].host} has cometmq {others[0].version}"
+        return Finding(what, found, f"here it is {__version__}: have them alike")
+    return Finding(what, "; ".join(f"{row.host}: {row.python}, {row.codec}" for row in rows))
+
+
+def _failed_at(what: str, said: str) -> Finding:
+    if missing := re.search(r"No module named '(\w+)", said):
+        advice = f"{_INSTALL} for the workers' Python; cometmq alone can also be sent (--py-files)"
+        return Finding(what, f"they have no {missing[1]}", advice)
+    first_line = said.strip().partition("\n")[0]
+    return Finding(what, f"failed: {first_line}", "what Spark says above tells more")
+
+
+def _who(_: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    yield pa.RecordBatch.from_pylist([{
+        "host": socket.gethostname(), "python": f"Python {platform.python_version()}",
+        "version": __version__, "codec": "compiled" if hot.COMPILED else "plain Python",
+    }])  # fmt: skip
 
 
 def _read_a_store() -> int:

@@ -23,3 +23,7 @@ class ClusterAway(SparkError):
 
 class Unreadable(SparkError):
     """A message that is there but cannot be made a row."""
+
+
+class NotSent(SparkError):
+    """A row that cannot be a message, or that no broker takes."""

@@ -44,22 +44,28 @@ def _at_once(encoded: pa.Array) -> pa.Array:
     starts, ends, rows = _entries(data, row_ends)
     marks, whole = _marks(data, starts, ends)
     parts = _parts(starts, marks, ends, size, data_buffer)
-    names = parts.take(pa.array(np.flatnonzero(whole) * _PARTS))
-    kept = np.flatnonzero(whole)[~_is(names, _CRC)]
-    names = parts.take(pa.array(kept * _PARTS)).cast(pa.string())
-    values = parts.take(pa.array(kept * _PARTS + 2)).cast(pa.string())
-    _require_single(names, rows[kept])
-    map_offsets = np.searchsorted(rows[kept], np.arange(len(encoded) + 1)).astype(np.int32)
+    places = np.flatnonzero(whole)
+    coded = parts.take(pa.array(places * _PARTS)).dictionary_encode()
+    codes = coded.indices.to_numpy()
+    kept = codes != coded.dictionary.index(pa.scalar(_CRC, pa.binary())).as_py()
+    if not kept.all():
+        places, codes = places[kept], codes[kept]
+    _require_single(codes, rows[places])
+    names = coded.dictionary.cast(pa.string()).take(pa.array(codes))
+    values = parts.take(pa.array(places * _PARTS + 2)).cast(pa.string())
+    map_offsets = np.searchsorted(rows[places], np.arange(len(encoded) + 1)).astype(np.int32)
     return pa.MapArray.from_arrays(pa.array(map_offsets), names, values)
 
 
 def _entries(data: Bytes, row_ends: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Where entries begin and end, and the rows that they are of. A row's end ends one, too."""
     closing = np.flatnonzero(data == ENTRY_END[0])
-    ends = np.sort(np.concatenate((closing, row_ends)), kind="stable")
-    row_starts = np.concatenate(([0], row_ends[:-1])) if len(row_ends) else row_ends
-    begins = np.sort(np.concatenate((closing + 1, row_starts)), kind="stable")
-    rows = np.searchsorted(row_ends, begins, side="right")
+    before = np.searchsorted(closing, row_ends)
+    ends = np.insert(closing, before, row_ends)
+    lasts = before + np.arange(len(row_ends))
+    begins = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+    begins[lasts[:-1] + 1] = row_ends[:-1]
+    rows = np.repeat(np.arange(len(row_ends)), np.diff(lasts, prepend=-1))
     return begins, ends, rows
 
 
@@ -81,15 +87,8 @@ def _parts(starts: Numbers, marks: Numbers, ends: Numbers, size: int, data: pa.B
     return pa.Array.from_buffers(pa.binary(), len(edges) - 1, buffers)
 
 
-def _is(names: pa.Array, name: bytes) -> Any:
-    coded = names.dictionary_encode()
-    code = coded.dictionary.index(pa.scalar(name, pa.binary())).as_py()
-    return coded.indices.to_numpy() == code
-
-
-def _require_single(names: pa.Array, rows: Numbers) -> None:
+def _require_single(codes: Any, rows: Numbers) -> None:
     """ArrowInvalid when a row has a name twice."""
-    coded = names.dictionary_encode()
-    keys = rows * (len(coded.dictionary) + 1) + coded.indices.to_numpy()
-    if len(np.unique(keys)) < len(keys):
+    keys = np.sort((rows << 32) + codes)
+    if (keys[1:] == keys[:-1]).any():
         raise pa.ArrowInvalid("a name stands twice among a message's properties")

@@ -1,12 +1,14 @@
 """A Spark session in which our formats are there: `cometmq.spark.session()`.
 
 Finds Java, gives Spark's workers this Python, and sets what one machine needs; whatever the caller
-sets wins. With an address of Spark Connect (`sc://…`) as master nothing is started here.
+sets wins, and so does a master that `spark-submit` or the environment chose. With an address of
+Spark Connect (`sc://…`) nothing is started here, and only what a server lets clients set is set.
 """
 
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NotReady
@@ -14,6 +16,7 @@ from .java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 FORMATS: Final = (
     ("rocketmq", "data_source", "RocketMQDataSource"),
@@ -21,52 +24,87 @@ FORMATS: Final = (
 )
 """Name, module and class of each."""
 _DEFAULTS: Final = {
-    "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+_OWN_DRIVER_DEFAULTS: Final = {"spark.ui.enabled": "false"}
 _LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+LOCAL: Final = "local[*]"
+_CHOSEN_ELSEWHERE: Final = (
+    "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_CONF_DIR",
+)  # fmt: skip
+"""Where these are set, Spark was started or configured by somebody else, with a master or not."""
+_WORKERS_PYTHON: Final = "spark.pyspark.python"
 
 
-def session(app_name: str = "cometmq", master: str = "local[*]", **conf: Any) -> "SparkSession":
+def session(app_name: str = "cometmq", master: str = "", **conf: Any) -> "SparkSession":
     """The running session with our formats, or a new one.
 
-    `conf` are Spark's own settings: `session(**{"spark.driver.memory": "2g"})`.
+    `master` is `local[*]` unless `spark-submit` or the environment has chosen; `spark://host:port`
+    is a cluster, `sc://host:port` a Spark Connect server. `conf` are Spark's own settings:
+    `session(**{"spark.driver.memory": "2g"})`.
     """
-    spark_session = _spark_session_class()
-    builder = spark_session.builder.appName(app_name)
-    settings = {**_DEFAULTS, **{name: _text(value) for name, value in conf.items()}}
-    if master.startswith("sc://"):
+    builder = spark_session_class().builder.appName(app_name)
+    master = master or chosen_master()
+    given = {name: setting_text(value) for name, value in conf.items()}
+    if is_connect_address(master):
         builder = builder.remote(master)
     else:
-        builder = builder.master(master)
-        if master.startswith("local"):
-            settings = {**_LOCAL_DEFAULTS, **settings}
-        _prepare_environment()
-    for name, value in settings.items():
+        prepare_environment(given)
+        builder = builder.master(master) if master else builder
+    for name, value in {**default_settings(master), **given}.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    register(spark)
+    spark = register(_made(builder))
+    if not is_connect(spark):
+        from .listener import attach
+
+        attach(spark)
     return spark
+
+
+def chosen_master() -> str:
+    """The master for who names none; empty where Spark itself knows better."""
+    if remote := os.environ.get("SPARK_REMOTE"):
+        return remote
+    return "" if any(name in os.environ for name in _CHOSEN_ELSEWHERE) else LOCAL
+
+
+def default_settings(master: str) -> dict[str, str]:
+    if is_connect_address(master):
+        return _DEFAULTS
+    is_local = master.startswith("local")
+    return {**_DEFAULTS, **_OWN_DRIVER_DEFAULTS, **(_LOCAL_DEFAULTS if is_local else {})}
 
 
 def register(spark: "SparkSession") -> "SparkSession":
     """Make our formats known to a session that was made elsewhere."""
+    for _, module, name in FORMATS:
+        register_source(spark, getattr(importlib.import_module(f".{module}", __package__), name))
+    return spark
+
+
+def register_source(spark: "SparkSession", source: "type[DataSource]") -> None:
     from pyspark.errors import AnalysisException
 
-    for _, module, name in FORMATS:
-        source = getattr(importlib.import_module(f".{module}", __package__), name)
-        try:
-            spark.dataSource.register(source)
-        except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-                raise
-            _make_active(spark)
-            spark.dataSource.register(source)
-    return spark
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or is_connect(spark):
+            raise
+        _make_active(spark)
+        spark.dataSource.register(source)
+
+
+def is_connect_address(master: str) -> bool:
+    return master.startswith("sc://")
+
+
+def is_connect(spark: "SparkSession") -> bool:
+    """Whether the session is a client's, with no Java behind it on this side."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _make_active(spark: "SparkSession") -> None:
@@ -75,7 +113,7 @@ def _make_active(spark: "SparkSession") -> None:
     sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - Python has no name for it
 
 
-def _spark_session_class() -> "type[SparkSession]":
+def spark_session_class() -> "type[SparkSession]":
     try:
         from pyspark.sql import SparkSession
     except ImportError as missing:
@@ -83,13 +121,24 @@ def _spark_session_class() -> "type[SparkSession]":
     return SparkSession
 
 
-def _prepare_environment() -> None:
+def _made(builder: "SparkSession.Builder") -> "SparkSession":
+    from pyspark.errors import PySparkImportError
+
+    try:
+        return builder.getOrCreate()
+    except PySparkImportError as missing:
+        raise NotReady(f"{missing}: pip install 'cometmq[connect]'") from missing
+
+
+def prepare_environment(settings: Mapping[str, str]) -> None:
     """Spark's scripts and its workers are told by the environment."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # Else Java runs already, and has started us.
         os.environ["JAVA_HOME"] = str(find_java().home)
+    if python := settings.get(_WORKERS_PYTHON):  # Only spark-submit heeds the setting by itself.
+        os.environ["PYSPARK_PYTHON"] = python
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
-def _text(value: Any) -> str:
+def setting_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

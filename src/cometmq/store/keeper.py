@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cometmq.clock import Clock
@@ -16,7 +16,9 @@ from .consume_queues import ConsumeQueues
 from .disk import Disk, is_disk_full
 from .dispatcher import Dispatcher
 from .errors import StoreFailed
+from .gate import Gate
 from .key_index import KeyIndex
+from .segment import Segment
 from .watermark import Watermark
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class Keeper:
         last_timestamp: Callable[[], int],
         checkpoint: Checkpoint,
         on_failure: Callable[[StoreFailed], None],
+        gate: Gate,
     ) -> None:
         self._config = config
         self._disk = disk
@@ -48,6 +51,7 @@ class Keeper:
         self._last_timestamp = last_timestamp
         self._checkpoint = checkpoint
         self._on_failure = on_failure
+        self._gate = gate
         self._working = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cometmq-keep", daemon=True)
@@ -119,6 +123,8 @@ class Keeper:
     def clean(self, *, by_hand: bool = False) -> int:
         """Delete the CommitLog files that may go, and what points to them; how many."""
         with self._working:
+            if not self._gate.is_ready:
+                return 0
             segments = tuple(self._log.segments)[:-1]
             now_ms = self._clock.now_ms()
             verdict = retention.decide(
@@ -126,17 +132,51 @@ class Keeper:
                 [segment.modified_ms() for segment in segments],
                 now_ms,
                 time.localtime(now_ms / 1000).tm_hour,
-                self._disk.used_percent(self._config.root),
+                self._used_percent(),
                 by_hand=by_hand,
                 was_full=self.disk_full,
             )
             self._tell_fullness(full=verdict.disk_full)
-            for segment in segments[: verdict.files]:
-                self._log.segments.remove_first()
-                log.info("deleted %s", segment.path)
-            if verdict.files:
+            deleted = self._delete(segments[: verdict.files], forced=verdict.forced)
+            if deleted:
                 self._follow_the_log()
-            return verdict.files
+            return deleted
+
+    def _delete(self, due: Sequence[Segment], *, forced: bool) -> int:
+        """Delete files that are due, as far as the gate lets them go; how many.
+
+        For lack of space even those go that are needed: one by one, as long as space is lacking,
+        and only when there are no others.
+        """
+        if not due:
+            return 0
+        keep_from = self._gate.keep_from()
+        free = [s for s in due if keep_from is None or s.end <= keep_from]
+        needed = due[len(free) :]
+        for segment in free:
+            self._remove_first(segment)
+        if not needed:
+            self._gate.released()
+            return len(free)
+        if free or not forced:
+            self._gate.held(needed[0].base, needed[-1].end)
+            return len(free)
+        return self._overrule(needed)
+
+    def _overrule(self, needed: Sequence[Segment]) -> int:
+        for deleted, segment in enumerate(needed):
+            if deleted and self._used_percent() <= self._config.disk_force_percent:
+                return deleted
+            self._gate.overruled(segment.base, segment.end)
+            self._remove_first(segment)
+        return len(needed)
+
+    def _remove_first(self, segment: Segment) -> None:
+        self._log.segments.remove_first()
+        log.info("deleted %s", segment.path)
+
+    def _used_percent(self) -> float:
+        return self._disk.used_percent(self._config.root)
 
     def clean_queues(self) -> int:
         """Delete the files that point to records which are gone; how many."""

@@ -35,6 +35,7 @@ from .errors import (
     TooManyQueues,
 )
 from .flusher import Flusher
+from .gate import Gate, OpenGate
 from .keeper import Keeper
 from .key_index import KeyIndex
 from .presence import Presence
@@ -59,15 +60,18 @@ class MessageStore:
         clock: Clock | None = None,
         on_failure: Callable[[StoreFailed], None] | None = None,
         confirm_appended: bool = True,
+        gate: Gate | None = None,
     ) -> None:
         """`host` stands in every record and message id. `on_failure` is called, in a thread of
         the store, when data cannot be made durable. Without `confirm_appended` somebody else (a
-        replication group) decides by `confirm` what may be dispatched."""
+        replication group) decides by `confirm` what may be dispatched. `gate` holds back from
+        deletion what somebody needs."""
         self.config = config
         self._disk = disk or Disk()
         self._clock = clock or SystemClock()
         self._on_failure = on_failure
         self._confirm_appended = confirm_appended
+        self._gate = gate or OpenGate()
         self.appended = Watermark("appended")
         self.flushed = Watermark("flushed")
         self.replicated = Watermark("replicated")
@@ -127,7 +131,7 @@ class MessageStore:
         self._keeper = Keeper(
             self.config, self._disk, self._clock, self.commit_log, self.queues, self.index,
             self._dispatcher, self.flushed, lambda: self._last_timestamp, checkpoint,
-            self._sync_failed,
+            self._sync_failed, self._gate,
         )  # fmt: skip
         self._flusher.flush()
         self._keeper.save_if_space()

@@ -3,7 +3,7 @@
 import bisect
 import logging
 
-from cometmq.protocol.hot import check_record, select_records
+from cometmq.protocol.hot import check_record, join_slices, select_records
 from cometmq.protocol.layout import ENTRY_BYTES
 from cometmq.protocol.record import record_store_timestamp
 from cometmq.protocol.scan import Damage, Selection
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 ENTRIES_MAX = 16_384
 """How many entries one read looks at, so that a filter that matches nothing cannot run on."""
 END_OF_TIME_MS = 1 << 62
+SLICES_MAX = 4
+"""More pieces of the log than these are copied into one: each has its price all the way out."""
 
 
 class QueueReader:
@@ -169,9 +171,15 @@ class _Found:
 
     def add(self, chosen: Selection, segment: Segment, first_offset: int) -> None:
         pairs = chosen.slices
-        for position, length in zip(pairs[::2], pairs[1::2], strict=True):
-            self.slices.append(segment.view[position : position + length].toreadonly())
-            self.end = segment.base + position + length
+        if len(pairs) > SLICES_MAX * 2:
+            self.slices.append(memoryview(join_slices(segment.view, pairs)))
+        else:
+            self.slices += (
+                segment.view[position : position + length].toreadonly()
+                for position, length in zip(pairs[::2], pairs[1::2], strict=True)
+            )
+        if pairs:
+            self.end = segment.base + pairs[-2] + pairs[-1]
         self.count += chosen.records
         self.size += chosen.size
         self.damaged += (

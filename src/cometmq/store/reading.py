@@ -33,7 +33,8 @@ class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     min_offset: int
     max_offset: int
     slices: list[memoryview] = []
-    """Whole records, straight from the mapped log; valid as long as they are held."""
+    """Whole records, straight from the mapped log or, where they are scattered, copied from it;
+    valid as long as they are held."""
     count: int = 0
     size: int = 0
     damaged: list[DamagedMessage] = []

@@ -3,7 +3,7 @@
 Expired files (not written to for `fileReservedTime`) go at the hour `deleteWhen`, when asked by
 hand, or when the disk is over its first mark. Over the second mark the oldest go whatever their
 age. Over the third, sends are refused until use is below the second again. The file that is
-written to never goes.
+written to never goes. What is due may still be held back by a `gate`.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ class Verdict(NamedTuple):
     files: int
     """How many files go, from the oldest on."""
     disk_full: bool
+    forced: bool
+    """Whether they go for lack of space, whatever their age and whoever needs them."""
 
 
 def decide(
@@ -38,9 +40,9 @@ def decide(
     )
     oldest = files_modified_ms[: config.delete_batch_max]
     if forced:
-        return Verdict(len(oldest), disk_full)
+        return Verdict(len(oldest), disk_full, forced)
     if not due:
-        return Verdict(0, disk_full)
+        return Verdict(0, disk_full, forced)
     limit = now_ms - config.reserved_hours * HOUR_MS
     kept = next((n for n, modified in enumerate(oldest) if modified > limit), len(oldest))
-    return Verdict(kept, disk_full)
+    return Verdict(kept, disk_full, forced)

@@ -36,6 +36,7 @@ class Server:
         self._on_close = on_close
         self._listeners: list[asyncio.Server] = []
         self._sweeping: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     async def listen(self, host: str, port: int) -> Host:
         """Take connections at an address; port 0 takes a free one. The address it got."""
@@ -74,6 +75,7 @@ class Server:
             await asyncio.sleep(_STOP_POLL_S)
         for connection in list(self.connections):
             connection.abort()
+        self._stopped = True
         if self._sweeping is not None:
             self._sweeping.cancel()
 
@@ -90,6 +92,8 @@ class Server:
     def _opened(self, connection: Connection) -> None:
         if len(self.connections) >= self._connections_max:
             log.warning("%s refused: %d connections", connection.peer, len(self.connections))
+            connection.abort()
+        elif self._stopped:  # Accepted before the end, and handed over behind it.
             connection.abort()
         self.connections.add(connection)
 

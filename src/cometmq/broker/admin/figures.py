@@ -73,6 +73,7 @@ class Figures:
             **self._waiting(),
             **self._delayed(),
             **self._conflicts(),
+            **self._context.archive.figures(),
         }
         return json_response({"table": table})
 

@@ -83,6 +83,7 @@ class SettingsRequests:
         context.config = config
         context.topics.reconfigure(config)
         context.groups.reconfigure(config)
+        context.archive.reconfigure(config)
         context.waiting_pulls.held_max = config.pulls_held_max
 
 

@@ -7,6 +7,7 @@ asked about at any living producer of its group, and after too many questions it
 
 import asyncio
 import logging
+from collections import Counter
 
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Request, Response
@@ -40,6 +41,8 @@ class Transactions:
         self._store_host = pack_host(*context.address)
         self.halves = OpenHalves(context.store, context.offsets, file)
         self._turn = 0
+        self._unheard: Counter[str] = Counter()
+        """Questions of one look that nobody heard, by group."""
         self._timer: asyncio.TimerHandle | None = None
 
     def handlers(self) -> Handlers:
@@ -158,10 +161,16 @@ class Transactions:
     def look(self) -> None:
         """Ask about half messages whose producers have been silent for too long."""
         config, now_ms = self._context.config, self._context.clock.now_ms()
+        self._unheard.clear()
         for offset in self.halves.take_due(now_ms, QUESTIONS_PER_LOOK):
             self._ask_or_give_up(offset)
             if self.halves.get(offset) is not None:
                 self.halves.again(offset, now_ms + config.transaction_check_interval_ms)
+        for group, count in self._unheard.items():
+            log.warning(
+                "nobody of producer group %s is there to be asked about %d half messages",
+                group, count,
+            )  # fmt: skip
 
     def _ask_or_give_up(self, offset: int) -> None:
         config = self._context.config
@@ -188,7 +197,7 @@ class Transactions:
         group = (property_value(half.properties, PRODUCER_GROUP) or b"").decode(errors="replace")
         members = self._context.clients.producers(group)
         if not members:
-            log.warning("nobody of producer group %s is there to be asked", group)
+            self._unheard[group] += 1
             return False
         self._turn += 1
         member = members[self._turn % len(members)]

@@ -31,8 +31,8 @@ from ..errors import (
 )
 from ..latency import LatencyFaults
 from ..link import Link, client_error
-from .destinations import DEFAULT_TOPIC, Destination, Destinations
-from .parcels import Content, Parcel
+from .destinations import Destination, Destinations
+from .parcels import Content, Parcel, send_request
 from .results import STATUS_OF_CODE, SendAnswer, SendStatus
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Deliveries:
         self._destinations = destinations
         self._settled = settled
         self._group = group
-        self._default_topic_queues = str(default_topic_queues)
+        self._default_topic_queues = default_topic_queues
         self._retries = retries
         self._retry_unsafe = retry_unsafe
         self._faults = faults
@@ -91,22 +91,8 @@ class Deliveries:
             self._ask(parcel, queue, connection)
 
     def request_for(self, topic: str, content: Content, queue: MessageQueue) -> Request:
-        fields = {
-            "a": self._group,
-            "b": topic,
-            "c": DEFAULT_TOPIC,
-            "d": self._default_topic_queues,
-            "e": str(queue.queue_id),
-            "f": str(content.sys_flag),
-            "g": str(content.born_ms),
-            "h": str(content.flag),
-            "i": content.properties,
-            "j": "0",
-            "k": "false",
-            "m": "true" if content.is_batch else "false",
-            "n": queue.broker_name,
-        }
-        return self._link.signed(Request(content.code, fields, content.body))
+        request = send_request(topic, content, queue, self._group, self._default_topic_queues)
+        return self._link.signed(request)
 
     # -- queues and connections ------------------------------------------------------------------
 

@@ -16,10 +16,9 @@ from ..errors import ClientError, NoRoute, TopicNotFound
 from ..latency import RoundRobin
 from ..link import Link
 from ..routes import Route
+from .parcels import DEFAULT_TOPIC
 
 log = logging.getLogger(__name__)
-DEFAULT_TOPIC = "TBW102"
-"""The topic after whose pattern brokers make new ones."""
 _FIRST_LOOK_S = 1.0
 
 

@@ -8,10 +8,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from cometmq.protocol.command import Request
 from cometmq.protocol.message_queue import MessageQueue
 
 from .results import SendAnswer, SendResult, SendStatus
 
+DEFAULT_TOPIC = "TBW102"
+"""The topic after whose pattern brokers make new ones."""
 Choose = Callable[[Sequence[MessageQueue]], MessageQueue]
 """The queue for a parcel out of those of its topic."""
 
@@ -30,6 +33,29 @@ class Content(msgspec.Struct, gc=False):
     flag: int
     born_ms: int
     is_batch: bool = False
+
+
+def send_request(
+    topic: str, content: Content, queue: MessageQueue, group: str, default_topic_queues: int
+) -> Request:
+    """The request that brings a content to a queue; `default_topic_queues` is for a topic that is
+    made by its first message."""
+    fields = {
+        "a": group,
+        "b": topic,
+        "c": DEFAULT_TOPIC,
+        "d": str(default_topic_queues),
+        "e": str(queue.queue_id),
+        "f": str(content.sys_flag),
+        "g": str(content.born_ms),
+        "h": str(content.flag),
+        "i": content.properties,
+        "j": "0",
+        "k": "false",
+        "m": "true" if content.is_batch else "false",
+        "n": queue.broker_name,
+    }
+    return Request(content.code, fields, content.body)
 
 
 class Parcel:

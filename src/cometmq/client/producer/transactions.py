@@ -66,6 +66,22 @@ class CheckFields(msgspec.Struct, gc=False, rename="camel"):
     bname: str = ""
 
 
+def end_fields(
+    group: str, half: CheckFields, message_id: str, decision: Decision
+) -> dict[str, object]:
+    """What END_TRANSACTION says."""
+    return {
+        "producerGroup": group,
+        "topic": half.topic or None,
+        "tranStateTableOffset": half.tran_state_table_offset,
+        "commitLogOffset": half.commit_log_offset,
+        "commitOrRollback": decision.value,
+        "msgId": message_id,
+        "transactionId": half.transaction_id or None,
+        "bname": half.bname or None,
+    }
+
+
 class TransactionProducer(Producer):
     """A producer whose messages may depend on work of its own.
 
@@ -131,7 +147,7 @@ class TransactionProducer(Producer):
             sent.queue_offset, commit_log_offset, sent.queue.topic, sent.transaction_id,
             sent.queue.broker_name,
         )  # fmt: skip
-        fields = self._end_fields(half, sent.message_id, decision)
+        fields = end_fields(self.group, half, sent.message_id, decision)
         try:
             connection = await self._outbox.deliveries.connection_to(sent.queue)
             await self._tell(connection, decision, fields)
@@ -149,20 +165,6 @@ class TransactionProducer(Producer):
             answer = await connection.request(request, self.options.timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise error_of(answer.code, answer.remark, str(connection.peer))
-
-    def _end_fields(
-        self, half: CheckFields, message_id: str, decision: Decision
-    ) -> dict[str, object]:
-        return {
-            "producerGroup": self.group,
-            "topic": half.topic or None,
-            "tranStateTableOffset": half.tran_state_table_offset,
-            "commitLogOffset": half.commit_log_offset,
-            "commitOrRollback": decision.value,
-            "msgId": message_id,
-            "transactionId": half.transaction_id or None,
-            "bname": half.bname or None,
-        }
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class TransactionProducer(Producer):
                 decision = await self._checked(message)
         finally:
             self._checks_waiting -= 1
-        fields = self._end_fields(asked, message.message_id, decision)
+        fields = end_fields(self.group, asked, message.message_id, decision)
         fields["fromTransactionCheck"] = True
         try:
             await self._tell(connection, decision, fields)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from cometmq.protocol.hot import ColumnBuilder
 from cometmq.protocol.scan import Damage, Stop
+from cometmq.transport.memory import keep_freed_memory
 
 from ..arrow import BYTES_MAX, ROWS_MAX, ArrowRows
 from ..errors import DataLost, Unreadable
@@ -28,6 +29,7 @@ CHUNK_BYTES: Final = 256 << 10
 
 
 def read_part(options: LogOptions, part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    keep_freed_memory()
     files = files_at(options.path)
     rows = ArrowRows(columns, options.broker_name)
     builder = ColumnBuilder(rows.collected)

@@ -28,9 +28,16 @@ class Losses:
         )
         if self._fail:
             raise DataLost(f"{said}; failOnDataLoss=false reads what is left")
-        if self._told.get(queue) != lost:
+        known = self._told.get(queue)
+        # A stream with a limit comes upon what is left of a loss again and again.
+        if known is None or not known.covers(lost):
             log.warning("%s; reading what is left", said)
-        self._told[queue] = lost
+            self._told[queue] = lost
+
+    @property
+    def told(self) -> list[QueueRange]:
+        """What was lost last in each queue."""
+        return list(self._told.values())
 
     def check_start(self, queue_range: QueueRange, queue_begin: int) -> None:
         """A range whose beginning is older than all that its queue still has."""

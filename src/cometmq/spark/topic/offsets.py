@@ -38,6 +38,9 @@ class QueueRange(NamedTuple):
     def size(self) -> int:
         return self.end - self.start
 
+    def covers(self, other: "QueueRange") -> bool:
+        return self.queue == other.queue and self.start <= other.start and other.end <= self.end
+
 
 class Progress(NamedTuple):
     """How far a stream has come, and where the queues that came with this batch began."""

@@ -1,26 +1,22 @@
 """Options of the source, read and checked. Names follow Spark's Kafka source where it has the same.
 
 Pure. What is unknown, contradictory or unreadable is refused by its name, before anything is read.
-Secrets never show in a text that is made of options.
 """
 
 import dataclasses
 import enum
 import re
-import ssl
 from collections.abc import Mapping
-from pathlib import Path
 
-from cometmq.client.cluster import Cluster, Credentials
+from cometmq.client.cluster import Cluster
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.subscription import tag_subscription
-from cometmq.transport.tls import client_context
 
+from ..connection import CONNECTION, cluster_of
 from ..errors import BadOption
 from ..option_values import boolean, canonical, columns, count, duration_s, json, listed, whole
 from .offsets import EARLIEST, LATEST, ByQueue, from_json, parse_queue
 
-CONNECTION = ("namesrvAddr", "accessKey", "secretKey", "securityToken", "tls", "tlsCaFile")
 WHERE = ("topic", "subscribe", "subscribePattern", "assign")
 STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -32,10 +28,9 @@ BATCH_ONLY = ENDING
 KNOWN = (
     *CONNECTION, *WHERE, *STARTING, "startingOffsetsByTimestampStrategy", *ENDING, *STREAM_ONLY,
     "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "tags", "sql92", "queues",
-    "columns", "includeProperties", "consumerGroup",
+    "columns", "includeProperties", "consumerGroup", "dropDuplicates", "dropDuplicatesLookback",
 )  # fmt: skip
-SECRET = ("accessKey", "secretKey", "securityToken")
-_REDACTED = "*********(redacted)"
+LOOKBACK = 1_000_000
 _QUEUE = re.compile(r"(?:[^:]+:)?\d+")
 
 
@@ -96,6 +91,10 @@ class SourceOptions:
     consumer_group: str
     """By whose name messages are pulled; none: that of RocketMQ's tools, which is always there."""
     commit_group_offsets: bool
+    drop_duplicates: bool
+    """Whether messages are left out that the sink had to send again."""
+    lookback: int
+    """How many messages before a range are searched for its duplicates, at most."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -117,7 +116,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         raise BadOption("commitGroupOffsets=true needs consumerGroup")
     _check_pace(options)
     return SourceOptions(
-        cluster=_cluster(options),
+        cluster=cluster_of(options),
         topics=topics,
         pattern=pattern,
         assigned=assigned,
@@ -136,13 +135,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         columns=columns(options),
         consumer_group=group,
         commit_group_offsets=boolean(options, "commitGroupOffsets", False),
+        drop_duplicates=_drops(options),
+        lookback=count(options, "dropDuplicatesLookback") or LOOKBACK,
     )
-
-
-def redacted(given: Mapping[str, str]) -> dict[str, str]:
-    """Options as they may be shown."""
-    secret = {name.lower() for name in SECRET}
-    return {name: _REDACTED if name.lower() in secret else value for name, value in given.items()}
 
 
 # -- names ---------------------------------------------------------------------------------------
@@ -167,6 +162,13 @@ def _check_filters(options: Mapping[str, str]) -> None:
     for text in listed(options.get("queues", "")):
         if not _QUEUE.fullmatch(text):
             raise BadOption(f"queues: {text!r} is neither a number nor broker:number")
+
+
+def _drops(options: Mapping[str, str]) -> bool:
+    drops = boolean(options, "dropDuplicates", False)
+    if "dropDuplicatesLookback" in options and not drops:
+        raise BadOption("dropDuplicatesLookback is set, but dropDuplicates is not true")
+    return drops
 
 
 def _check_pace(options: Mapping[str, str]) -> None:
@@ -270,31 +272,3 @@ def _offsets_position(name: str, value: str) -> Position:
     if name == "endingOffsets" and EARLIEST in offsets.values():
         raise BadOption(f"{name}: {EARLIEST} (earliest) would read nothing")
     return Position(offsets=offsets, option=name)
-
-
-# -- values --------------------------------------------------------------------------------------
-
-
-def _cluster(options: Mapping[str, str]) -> Cluster:
-    addresses = options.get("namesrvAddr", "")
-    if not addresses.strip():
-        raise BadOption("namesrvAddr is missing: the NameServer's address, as in 127.0.0.1:9876")
-    keys = [options.get(name, "") for name in SECRET]
-    credentials = None
-    if any(keys):
-        if not (keys[0] and keys[1]):
-            raise BadOption("accessKey and secretKey are set together")
-        credentials = Credentials(*keys)
-    try:
-        return Cluster(addresses, tls=_tls(options), credentials=credentials)
-    except ValueError as error:
-        raise BadOption(f"namesrvAddr: {error}") from None
-
-
-def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    if not boolean(options, "tls", False):
-        if "tlsCaFile" in options:
-            raise BadOption("tlsCaFile is set, but tls is not true")
-        return None
-    authority = options.get("tlsCaFile")
-    return client_context(Path(authority) if authority else None)

@@ -12,13 +12,13 @@ from typing import Any, Self, TypeVar
 
 from cometmq.client.admin import Admin
 from cometmq.client.admin.reach import together
-from cometmq.client.errors import ClientError
 from cometmq.client.link import Link
 from cometmq.protocol.hot import split_records
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.transport.background import BackgroundLoop
 
 from .discovery import KnownQueues, discover
+from .group_commits import commit
 from .offsets import ByQueue, QueueRange
 from .options import Position, SourceOptions
 from .patience import patiently
@@ -71,10 +71,8 @@ class Overview:
         """Have the consumer group be where the stream is. When that fails the group is late, which
         the next commit mends."""
         group = self._options.consumer_group
-        try:
-            self._call(self._admin.offsets.commit(group, offsets))
-        except ClientError as error:
-            log.warning("group %s: offsets cannot be committed now: %s", group, error)
+        for topic, error in self._call(commit(self._admin, group, offsets)).items():
+            log.warning("group %s cannot commit in topic %s now: %s", group, topic, error)
 
     # -- parts -----------------------------------------------------------------------------------
 

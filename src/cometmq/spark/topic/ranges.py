@@ -7,8 +7,10 @@ everything that it began.
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from cometmq.client.errors import BadAnswer
@@ -19,16 +21,21 @@ from cometmq.protocol.errors import MalformedRecord
 from cometmq.protocol.flags import INNER_BATCH, NEED_UNWRAP
 from cometmq.protocol.hot import ColumnBuilder, split_records
 from cometmq.protocol.subscription import ALL, split_tags
+from cometmq.transport.memory import keep_freed_memory
 
 from ..arrow import BYTES_MAX, ROWS_MAX, ArrowRows
 from ..errors import ClusterAway, Unreadable
 from .ahead import Ahead
+from .duplicates import Duplicates, Earlier
 from .loss import Losses
 from .offsets import QueueRange, queue_text
 from .options import SourceOptions
 from .patience import AWAY, patiently
 from .pulls import Pulled, Pulls
 
+LOOK_BACK_FIRST = 1024
+LOOK_BACK_MAX = 1 << 16
+"""Messages at a time, of those before a range."""
 _WRAPPED = INNER_BATCH | NEED_UNWRAP
 
 
@@ -40,6 +47,7 @@ class _NotThere(Exception):
 def read_range(
     options: SourceOptions, part: QueueRange, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
+    keep_freed_memory()
     with asyncio.Runner() as runner:
         reading = RangeReading(options, part, columns)
         runner.run(reading.start())
@@ -52,9 +60,13 @@ def read_range(
 
 class RangeReading:
     def __init__(self, options: SourceOptions, part: QueueRange, columns: Sequence[str]) -> None:
+        self._options = options
         self._part = part
+        self._duplicates = Duplicates() if options.drop_duplicates else None
+        self._queue_begin = 0
         self._losses = Losses(fail=options.fail_on_data_loss)
-        self._rows = ArrowRows(columns, part.queue.broker_name)
+        beside = ("msgId",) if options.drop_duplicates else ()
+        self._rows = ArrowRows(columns, part.queue.broker_name, beside)
         self._builder = ColumnBuilder(self._rows.collected, _tags(options))
         self._is_filtered = bool(options.sql92) or options.tags not in ("", ALL)
         self._link = Link(options.cluster)
@@ -80,7 +92,42 @@ class RangeReading:
         if not builder.count:
             return None
         count, where = builder.count, f"{self._name}, offsets {start} to {ahead.position}"
-        return self._rows.batches(builder.take(), count, where)
+        taken = builder.take()
+        batches = self._rows.batches(taken, count, where)
+        if self._duplicates is None:
+            return batches
+        ids = self._rows.column("msgId", taken, count).to_pylist()
+        return _without(batches, await self._repeated(ids, self._duplicates))
+
+    async def _repeated(self, ids: list[str], duplicates: Duplicates) -> list[int]:
+        unknown = duplicates.unknown(ids)
+        if unknown:
+            duplicates.before(await self._earlier(Earlier(unknown)))
+        return duplicates.repeated(ids)
+
+    async def _earlier(self, earlier: Earlier) -> Earlier:
+        """Go back from the range's beginning, as far as needed, in pieces that grow."""
+        end, size = self._part.start, LOOK_BACK_FIRST
+        begin = max(self._queue_begin, end - self._options.lookback)
+        plain = dataclasses.replace(self._options, drop_duplicates=False, fail_on_data_loss=False)
+        while end > begin and not earlier.is_complete:
+            start = max(begin, end - size)
+            reading = RangeReading(plain, QueueRange(self._part.queue, start, end), ("msgId",))
+            earlier.add(await reading.ids())
+            end, size = start, min(size * 2, LOOK_BACK_MAX)
+        return earlier
+
+    async def ids(self) -> list[str]:
+        """Those of the whole range, read at once; its columns are only these."""
+        await self.start()
+        try:
+            found: list[str] = []
+            while (batches := await self.next_batches()) is not None:
+                for batch in batches:
+                    found += batch.column(0).to_pylist()
+            return found
+        finally:
+            await self.close()
 
     async def _step(self) -> None:
         """Take one answer, however long its broker is away."""
@@ -111,6 +158,7 @@ class RangeReading:
 
     def _take(self, pulled: Pulled, start: int) -> int:
         """Add what an answer has; up to where that is all there is."""
+        self._queue_begin = pulled.min_offset
         if pulled.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
             reached = pulled.next_offset
             if reached <= start:
@@ -151,6 +199,19 @@ class RangeReading:
                     f"{self._name} keeps whole batches as one record (queue.type=BatchCQ), which "
                     "the Spark source does not read"
                 )
+
+
+def _without(
+    batches: Iterator[pa.RecordBatch], repeated: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """The same rows less those with these numbers, counted over all batches."""
+    first, numbers = 0, np.array(repeated, np.int64)
+    for batch in batches:
+        mine = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
+        first += batch.num_rows
+        keeps = np.ones(batch.num_rows, np.bool_)
+        keeps[mine] = False
+        yield batch.filter(pa.array(keeps)) if len(mine) else batch
 
 
 def _tags(options: SourceOptions) -> frozenset[bytes] | None:

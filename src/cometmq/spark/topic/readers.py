@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from ..spark_schema import as_stated
 from .loss import Losses
-from .offsets import Offsets, Progress, QueueRange, ranges_between, split
+from .offsets import Progress, QueueRange, ranges_between, split
 from .options import SourceOptions, read_options
 from .overview import Overview
 from .planning import ranges_of
@@ -84,7 +84,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets)
         return ReadAllAvailable()
 
-    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self._stream.latest_seen()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

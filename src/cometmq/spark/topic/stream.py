@@ -6,13 +6,13 @@ stands in its offsets, which Spark keeps.
 
 import logging
 import time
-from typing import Final
+from typing import Any, Final
 
 from .discovery import KnownQueues
 from .loss import Losses
+from .notes import Notes, lost_by_topic, with_notes
 from .offsets import (
     ByQueue,
-    Offsets,
     Progress,
     QueueRange,
     limited,
@@ -61,9 +61,9 @@ class Stream:
         """From now on, read only what is there already, as `Trigger.AvailableNow` wants it."""
         self._target = ends(self._overview.queues(self._options.topics))
 
-    def latest_seen(self) -> Offsets | None:
-        """How far the stream could have gone when it was last asked."""
-        return None if self._latest is None else to_json(self._latest)
+    def latest_seen(self) -> dict[str, Any] | None:
+        """How far the stream could have gone when it was last asked, and its notes."""
+        return None if self._latest is None else with_notes(to_json(self._latest), self._notes())
 
     def committed(self, progress: Progress) -> None:
         """A batch is durable: its consumer group may know."""
@@ -71,6 +71,17 @@ class Stream:
             self._overview.commit(progress.ends)
 
     # -- parts -----------------------------------------------------------------------------------
+
+    def _notes(self) -> Notes | None:
+        options = self._options
+        if options.fail_on_data_loss and not options.commit_group_offsets:
+            return None
+        return Notes(
+            namesrv_addr=";".join(options.cluster.addresses),
+            group=options.consumer_group if options.commit_group_offsets else "",
+            tolerates_loss=not options.fail_on_data_loss,
+            lost=lost_by_topic(self._losses.told),
+        )
 
     def _rest(self) -> None:
         """Spark asks a hundred times a second; brokers that have nothing new are asked less."""

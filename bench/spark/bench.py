@@ -1,0 +1,118 @@
+"""Runs cases on the same messages in both systems, each side in its turn."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from cometmq.client import Admin
+
+from ..child import Task, run_child
+from ..report import Figures, Line, line, median, progress, told
+from .cases import CASES, DECODED, KAFKA_SINK, Place, Side
+from .fill import QUEUES
+from .processes import CpuMeter
+from .spark_process import SparkProcess
+from .table import PURE, Row
+
+TOPIC: Final = "bench"
+PURE_TOPIC: Final = "bench-few"
+"""For plain Python, which is slow enough to be measured with less."""
+PURE_SHARE: Final = 0.05
+DECODER_AIM: Final = 8_000_000
+DECODER: Final = "bench.spark.decoder"
+
+
+class Pids(NamedTuple):
+    """Of the brokers."""
+
+    ours: int
+    kafka: int
+
+
+class Bench:
+    def __init__(self, place: Place, pids: Pids, *, messages: int, repeat: int) -> None:
+        self._place = place
+        self._pids = pids
+        self._messages = messages
+        self._repeat = repeat
+        self._sinks = 0
+
+    def fill_kafka(self, spark: SparkProcess) -> None:
+        figures = spark.run(KAFKA_SINK.run(self._place, TOPIC, self._messages))
+        progress(f"Kafka's topic is filled: {told(figures)}")
+
+    def create_topics(self) -> None:
+        for topic in (TOPIC, PURE_TOPIC):
+            asyncio.run(_create(self._place.namesrv, topic))
+
+    def check(self, spark: SparkProcess, names: Sequence[str]) -> None:
+        """Whether all messages are there, by every way in which they will be read."""
+        sides = [side for name in names for side in (CASES[name].ours, CASES[name].kafka)]
+        for format_name in {side.format for side in sides if side.kind != "sink"}:
+            spark.run(Side("sink", format_name).check(self._place, TOPIC, self._messages))
+
+    def compare(self, spark: SparkProcess, name: str) -> Row:
+        """The first round warms both up and is not counted."""
+        case, row = CASES[name], Row(name, CASES[name].aim)
+        for number in range(self._repeat + 1):
+            for side, runs in ((case.ours, row.ours), (case.kafka, row.kafka)):
+                figures = self._run(spark, side, TOPIC, round(self._messages * case.share))
+                counts = "" if number else " (not counted)"
+                progress(f"{name} {side.format}{counts}: {told(figures)}")
+                if number:
+                    runs.append(figures)
+            row.loads.append(os.getloadavg()[0])
+        return row
+
+    def add_pure(self, spark: SparkProcess, row: Row) -> None:
+        case = CASES[row.name]
+        for number in range(2):
+            rows = round(self._messages * PURE_SHARE * case.share)
+            figures = self._run(spark, case.ours, PURE_TOPIC, rows)
+            progress(f"{row.name} {PURE}: {told(figures)}")
+            if number:
+                row.pure.append(figures)
+
+    def decoder(self) -> list[Line]:
+        lines = []
+        for name, task in DECODED.items():
+            compiled, plain = self._decoded(name, task, False), self._decoded(name, task, True)
+            unit = "records_per_cpu_s"
+            lines.append(line(name, median(compiled, unit), DECODER_AIM, unit, "aim"))
+            lines.append(line(name, median(compiled, unit), median(plain, unit), unit, PURE))
+        return lines
+
+    def _decoded(self, name: str, task: Task, pure: bool) -> list[Figures]:
+        asked = {"store": self._place.store, "share": PURE_SHARE if pure else 1.0, **task}
+        runs: list[Figures] = [
+            run_child(DECODER, "decode", asked, pure=pure) for _ in range(self._repeat)
+        ]
+        progress(f"{name} {PURE if pure else 'compiled'}: {told(runs[-1])}")
+        return runs
+
+    def _run(self, spark: SparkProcess, side: Side, topic: str, rows: int) -> Figures:
+        pid = self._pids.kafka if side.format == "kafka" else self._pids.ours
+        is_sink = side.kind == "sink"
+        topic = self._sink_topic() if is_sink else topic
+        with CpuMeter(spark.pid) as used, CpuMeter(pid) as broker:
+            figures = spark.run(side.run(self._place, topic, rows))
+        if is_sink:
+            spark.run(side.check(self._place, topic, rows))
+        return {
+            **figures,
+            "cpu_us_per_row": used.seconds / rows * 1e6,
+            "broker_cpu_us_per_row": broker.seconds / rows * 1e6,
+        }
+
+    def _sink_topic(self) -> str:
+        """A new one, in both systems: Kafka makes its own."""
+        self._sinks += 1
+        topic = f"sink-{self._sinks}"
+        asyncio.run(_create(self._place.namesrv, topic))
+        return topic
+
+
+async def _create(namesrv: str, topic: str) -> None:
+    async with Admin(namesrv) as admin:
+        await admin.topics.create(topic, queues=QUEUES)

@@ -1,0 +1,143 @@
+"""`cometmq spark archive`: topics to a lake. Ctrl-C and SIGTERM end it behind the current batch."""
+
+import argparse
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .serving import complain
+from .spark_session import Commands, add_session_options, prepare_session
+
+if TYPE_CHECKING:
+    from cometmq.spark.pipelines.archive_progress import Archived
+
+
+def add_command(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "archive",
+        help="keep topics in a lake of Parquet files, each message once",
+        description="Every message a row, partitioned by topic and date. Run it again to go on. "
+        "The consumer group is where the lake is, so brokers with archive.requiredBeforeDelete "
+        "keep what is not in the lake yet.",
+    )
+    parser.add_argument("--namesrv", required=True, metavar="ADDRESS", help="the NameServer")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--topic", action="append", default=[], metavar="NAME", help="may be given again"
+    )
+    where.add_argument("--pattern", default="", metavar="REGEX", help="topics with such names")
+    parser.add_argument("--lake", required=True, metavar="PATH", help="directory or URL")
+    parser.add_argument("--format", choices=("delta", "iceberg", "parquet"), default="delta")
+    pace = parser.add_mutually_exclusive_group()
+    pace.add_argument("--once", action="store_true", help="end when what is there now is archived")
+    pace.add_argument("--interval", default="30s", metavar="TIME", help="between two batches (30s)")
+    parser.add_argument("--group", default="cometmq-archive", metavar="NAME", help="consumer group")
+    parser.add_argument(
+        "--checkpoint", default="", metavar="PATH", help="(_checkpoint in the lake)"
+    )
+    parser.add_argument("--columns", default="", metavar="A,B", help="fewer than all")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE",
+        help="of the source, as in failOnDataLoss=false; may be given again",
+    )  # fmt: skip
+    add_session_options(parser)
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from cometmq.spark import SparkError
+
+    try:
+        told = _archived(options)
+    except (SparkError, ValueError) as error:
+        complain(f"archive: {error}")
+        return 1
+    sys.stdout.write(_as_json(told) if options.output == "json" else _as_table(told))
+    return 0
+
+
+def _archived(options: argparse.Namespace) -> "Archived":
+    from cometmq.spark.option_values import duration_s, listed
+    from cometmq.spark.session import session
+
+    more = dict(_pair(text) for text in options.option)
+    interval_s = duration_s({"interval": options.interval}, "interval", 0.0)
+    prepare_session(options)
+    spark = session("cometmq-archive")
+    spark.sparkContext.setLogLevel("ERROR")
+    # Behind the session: what it misses it tells with advice.
+    from cometmq.spark.pipelines import archive
+    from cometmq.spark.pipelines.archive import ALL_COLUMNS
+
+    with _until_signal() as stop:
+        return archive(
+            options.namesrv,
+            options.lake,
+            topics=options.topic,
+            pattern=options.pattern,
+            format=options.format,
+            once=options.once,
+            interval_s=interval_s,
+            group=options.group,
+            checkpoint=options.checkpoint,
+            columns=listed(options.columns) or ALL_COLUMNS,
+            options=more,
+            spark=spark,
+            on_batch=_say,
+            stop=stop,
+        )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark or not name:
+        raise ValueError(f"--option {text}: NAME=VALUE is expected")
+    return name, value
+
+
+@contextlib.contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """Set by Ctrl-C and SIGTERM; a second one ends us at once."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def heard(number: int, _: Any) -> None:
+        stop.set()
+        sys.stderr.write("cometmq: archive: ending behind this batch; once more ends it now\n")
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, heard)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(done: object) -> None:
+    """Progress goes where results do not."""
+    sys.stderr.write(f"{done}\n")
+    sys.stderr.flush()
+
+
+def _as_json(told: "Archived") -> str:
+    return msgspec.json.encode(told).decode() + "\n"
+
+
+def _as_table(told: "Archived") -> str:
+    rate = told.rows / told.seconds if told.seconds else 0.0
+    lines: Sequence[str] = (
+        f"lake      {told.lake} ({told.format})",
+        f"messages  {told.rows:,} in {told.batches} batches and {told.files} files",
+        f"size      {told.bytes / 1e6:,.1f} MB",
+        f"rate      {rate:,.0f} messages a second",
+        f"to go     {sum(told.lag.values()):,}",
+    )
+    return "\n".join(lines) + "\n"

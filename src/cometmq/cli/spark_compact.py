@@ -1,0 +1,47 @@
+"""`cometmq spark compact`: few large files in a lake instead of many small ones."""
+
+import argparse
+import sys
+
+import msgspec
+
+from .serving import complain
+from .spark_session import Commands
+
+
+def add_command(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "compact",
+        help="put the small files of a lake together",
+        description="For lakes with the format delta. Readers and an archive that runs are not "
+        "disturbed; files that were replaced are deleted when nobody can be reading them.",
+    )
+    parser.add_argument("--lake", required=True, metavar="PATH", help="directory or URL")
+    parser.add_argument("--retention", default="7d", metavar="TIME", help="of replaced files (7d)")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from cometmq.spark.errors import SparkError
+    from cometmq.spark.option_values import duration_s
+
+    try:
+        from cometmq.spark.pipelines.compaction import compact
+
+        retention_s = duration_s({"retention": options.retention}, "retention", 0.0)
+        told = compact(options.lake, retention_hours=int(retention_s // 3600))
+    except ImportError as missing:
+        complain(f"compact: {missing}: pip install 'cometmq[spark]'")
+        return 1
+    except SparkError as error:
+        complain(f"compact: {error}")
+        return 1
+    if options.output == "json":
+        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+    else:
+        sys.stdout.write(
+            f"{told.files_before} files are {told.files_after} now; "
+            f"{told.files_deleted} of earlier times deleted\n"
+        )
+    return 0

@@ -1,0 +1,78 @@
+"""A lake as an Iceberg table, kept without Java by the package `pyiceberg`.
+
+The catalog is a SQLite file in the lake, `_iceberg.db`, so the lake is a local path. A batch's
+files and its number are entered in one transaction, so a batch cannot be entered twice.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ...errors import BadOption, NotReady
+from .place import Place
+from .records import BatchRecord
+
+IDENTIFIER: Final = "cometmq.messages"
+CATALOG: Final = "_iceberg.db"
+_METADATA: Final = "metadata"
+_PROPERTIES: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+"""Or every batch would leave a file for ever."""
+
+
+class IcebergCatalog:
+    def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
+        if not place.is_local:
+            raise BadOption(f"{place.url}: an iceberg lake is a local path, for its catalog's sake")
+        self._place = place
+        _create(_catalog(place), place, schema, partitions)
+
+    def has(self, record: BatchRecord) -> bool:
+        reached = iceberg_table(self._place).properties.get(_property(record))
+        return reached is not None and int(reached) >= record.batch
+
+    def add(self, record: BatchRecord) -> None:
+        before = self._place.listed(_METADATA)
+        with iceberg_table(self._place).transaction() as entry:
+            entry.set_properties({_property(record): str(record.batch)})
+            entry.add_files([_uri(self._place, file.path) for file in record.files])
+        for name in set(self._place.listed(_METADATA)).difference(before):
+            self._place.sync_file(f"{_METADATA}/{name}")
+
+
+def iceberg_table(place: Place) -> Any:
+    return _catalog(place).load_table(IDENTIFIER)
+
+
+def _create(catalog: Any, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
+    catalog.create_namespace_if_not_exists(IDENTIFIER.partition(".")[0])
+    if catalog.table_exists(IDENTIFIER):
+        return
+    with catalog.create_table_transaction(
+        IDENTIFIER, schema, location=_uri(place, ""), properties=_PROPERTIES
+    ) as creation, creation.update_spec() as spec:  # fmt: skip
+        for name in partitions:
+            spec.add_identity(name)
+
+
+def _catalog(place: Place) -> Any:
+    try:
+        catalogs = importlib.import_module("pyiceberg.catalog.sql")
+    except ImportError as missing:
+        raise NotReady(
+            f"format iceberg is not available because of {missing}: "
+            "pip install 'pyiceberg[sql-sqlite,pyarrow]'"
+        ) from missing
+    return catalogs.SqlCatalog("cometmq", uri=f"sqlite:///{place.shown(CATALOG)}")
+
+
+def _property(record: BatchRecord) -> str:
+    return f"cometmq.archive.{record.query}"
+
+
+def _uri(place: Place, path: str) -> str:
+    return f"file://{place.shown(path)}"

@@ -1,0 +1,116 @@
+"""A lake as an archive fills it: batch by batch, each exactly once.
+
+The order in which a batch becomes part of it:
+
+1. tasks leave files in `_staging`; the driver learns of those of attempts that succeeded
+2. the batch's record is written: its files, and how far it goes in every queue
+3. the files are moved to `topic=…/date=…/`
+4. the table's log says that they are there (Delta only)
+
+A driver that is killed comes back with the same batch. Where the batch was decided already (plain
+Parquet: by step 2; Delta: by step 4), the rest is done, and the files that came again are not
+taken. Otherwise what the first attempt moved is taken away, and the batch begins at step 2.
+"""
+
+import contextlib
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from ...errors import BadOption
+from .errors import LakeError
+from .place import Place
+from .records import BatchRecord, LakeFacts, LakeFile, Records
+from .staging import sweep
+from .tables import Table, check_format, table_of
+
+NEEDED: Final = ("brokerName", "queueId", "queueOffset", "storeTimestamp")
+"""Columns without which nobody could tell that every message is there, once, and on which day."""
+
+
+class Lake:
+    def __init__(self, url: str, format: str, columns: Sequence[str]) -> None:  # noqa: A002
+        check_format(format)
+        _require_columns(columns)
+        self.place = Place(url)
+        self._records = Records(self.place)
+        self._check_facts(LakeFacts(format, tuple(columns)))
+        self._table: Table = table_of(format, self.place, columns)
+
+    def commit(self, record: BatchRecord) -> None:
+        """Have a batch in the lake once, however often it comes."""
+        last = next(iter(self._records.of(record.query)), None)
+        if last is None or last.batch < record.batch:
+            self._enter(record)
+        elif last.batch > record.batch:
+            raise LakeError(
+                f"{self.place.url} has batch {last.batch} of this query already, and its checkpoint"
+                f" goes on at {record.batch}: the checkpoint is older than the lake"
+            )
+        elif self._table.has(last):
+            _require_same(last, record)
+            self._move(last)
+        else:
+            self._take_back(last)
+            self._enter(record)
+        sweep(self.place, record.query, record.batch)
+
+    def refuse_foreign(self, topics: Collection[str], query: str) -> None:
+        """A topic that two queries archive would be in the lake twice."""
+        for other in self._records.queries():
+            for record in self._records.of(other)[:1] if other != query else ():
+                if shared := sorted(set(record.ends) & set(topics)):
+                    raise BadOption(
+                        f"topic {shared[0]} is archived in {self.place.url} with the checkpoint "
+                        f"{record.checkpoint}: use that one, or another lake"
+                    )
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _enter(self, record: BatchRecord) -> None:
+        self._records.write(record)
+        self._move(record)
+        if record.files:
+            self._table.add(record)
+
+    def _move(self, record: BatchRecord) -> None:
+        for file in record.files:
+            with contextlib.suppress(FileNotFoundError):
+                self.place.move(file.staged, file.path)
+                continue
+            self._require_moved(file)
+        self.place.sync_directories(file.path for file in record.files)
+
+    def _require_moved(self, file: LakeFile) -> None:
+        if not self.place.has(file.path):
+            raise LakeError(
+                f"{self.place.shown(file.path)} is gone, and {self.place.shown(file.staged)}, too: "
+                "somebody removed files of a batch that was being archived"
+            )
+
+    def _take_back(self, record: BatchRecord) -> None:
+        for file in record.files:
+            self.place.remove(file.path)
+
+    def _check_facts(self, facts: LakeFacts) -> None:
+        known = self._records.facts()
+        if known is None:
+            self._records.write_facts(facts)
+        elif known.format != facts.format:
+            raise BadOption(f"{self.place.url} has the format {known.format}, not {facts.format}")
+        elif known.columns != facts.columns:
+            raise BadOption(f"{self.place.url} has the columns {', '.join(known.columns)}")
+
+
+def _require_columns(columns: Sequence[str]) -> None:
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        raise BadOption(f"columns: a lake needs {', '.join(NEEDED)}; {missing[0]} is not there")
+
+
+def _require_same(last: BatchRecord, record: BatchRecord) -> None:
+    """A checkpoint that lost its last entry plans the same batch anew, with another end."""
+    if last.ends != record.ends:
+        raise LakeError(
+            f"batch {record.batch} is in the lake, but ends elsewhere than the checkpoint "
+            f"{record.checkpoint} says: the checkpoint has lost entries"
+        )

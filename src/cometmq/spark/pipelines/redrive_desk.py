@@ -1,0 +1,252 @@
+"""Where dead letters become messages again: one at a time holds a letter's queue, asks whether the
+letter's copy is there already, and sends it if not.
+
+Why no copy is sent twice:
+
+- The brokers' locks on the queues of dead letters let only one redrive work, for a minute at a
+  time. Who was killed keeps its lock for the rest of that minute; by then what it sent has arrived.
+- A copy goes to the broker that has its letter, if its topic is there. If that broker is started
+  again it has forgotten its locks, but all that was under way to it has ended, too.
+- When an answer is lost, the topic is asked for the copy after a while, before it is sent again.
+- A broker deletes its oldest messages first, so a letter is gone before its copy is.
+"""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from cometmq.client.admin import Admin
+from cometmq.client.admin.progress import QueueStats
+from cometmq.client.cluster import Cluster
+from cometmq.client.consumer.locks import KEPT_S, QueueLocks
+from cometmq.client.errors import ClientError, NoRoute
+from cometmq.client.link import Link
+from cometmq.client.message import encode_text, with_unique_id
+from cometmq.client.producer.packing import Packing
+from cometmq.client.producer.parcels import Content, send_request
+from cometmq.client.producer.results import STATUS_OF_CODE
+from cometmq.client.selectors import by_hash
+from cometmq.protocol.codes import RequestCode
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.names import DEAD_LETTER_PREFIX
+
+from ..errors import BadOption, ClusterAway, SparkError
+from ..topic.offsets import ByQueue, order
+from ..topic.patience import AWAY, patiently
+from .redrive_letters import Copy
+
+log = logging.getLogger(__name__)
+GROUP_PREFIX: Final = "REDRIVE_"
+"""A consumer group of this name and that of the letters' group is where all is redriven."""
+PRODUCER_GROUP: Final = "COMETMQ_REDRIVE"
+QUEUES: Final = 4
+"""For a topic that comes into being by its first message; ours are there already."""
+SETTLE_S: Final = 5.0
+"""After a lost answer, until the topic is asked: a broker works on requests for less long."""
+ATTEMPTS: Final = 12
+ASKED_AT_ONCE: Final = 32
+SEND_TIMEOUT_S: Final = 10.0
+PATIENCE_S: Final = 30.0
+"""For a broker to be back, once we had its lock."""
+LOCK_POLL_S: Final = 1.0
+_STORED: Final = frozenset(STATUS_OF_CODE)
+_PACKING: Final = Packing("zlib", 4096, 5)
+"""As a producer packs by default."""
+
+
+class AlreadyRunning(SparkError):
+    """Another redrive of the same dead letters is at work."""
+
+
+class Refused(SparkError):
+    """A broker will not take a copy, however often it is asked."""
+
+
+class RedriveDesk:
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.dead_topic = DEAD_LETTER_PREFIX + group
+        self.group = GROUP_PREFIX + group
+        self._admin = Admin(cluster)
+        self._link = Link(cluster)
+        self._locks = QueueLocks(self._link, self.group)
+        self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._locked: list[MessageQueue] = []
+        self._topics: dict[str, bool] = {}
+
+    async def open(self) -> None:
+        """BadOption when there can be no letter."""
+        await self._admin.start()
+        self._link.start()
+        known = await patiently(
+            lambda: self._admin.topics.names(internal=True), "asking for topics"
+        )
+        self._topics = dict.fromkeys(known, True)
+        if self.dead_topic not in self._topics:
+            raise BadOption(
+                f"there is no topic {self.dead_topic}: no message of this group has become a dead "
+                "letter, or the group has another name"
+            )
+        route = await self._link.routes.refresh(self.dead_topic)
+        if not route.read_queues:
+            raise BadOption(
+                f"{self.dead_topic} cannot be read: give the topic permission to be read (6)"
+            )
+
+    async def close(self) -> None:
+        for queue in self._locked:
+            await self._locks.release(queue)
+        await self._admin.stop()
+        await self._link.stop()
+
+    def has_topic(self, name: str) -> bool:
+        return name in self._topics
+
+    # -- being the only one ----------------------------------------------------------------------
+
+    async def lock(self, wait_s: float, on_wait: Callable[[], object]) -> None:
+        """All queues of letters, for as long as the desk is open; AlreadyRunning when another one
+        has them for longer than `wait_s`."""
+        if self.group not in await self._admin.groups.names(internal=True):
+            await self._admin.groups.create(self.group)
+        route = await self._link.routes.find(self.dead_topic)
+        deadline = time.monotonic() + wait_s
+        told = False
+        while not await self._take(route.read_queues):
+            if not told:
+                on_wait()
+                told = True
+            if time.monotonic() >= deadline:
+                raise AlreadyRunning(
+                    f"another redrive of {self.dead_topic} is running, or one was killed less than "
+                    f"{KEPT_S:g} s ago: wait for it, then run this again"
+                )
+            await asyncio.sleep(LOCK_POLL_S)
+        self._link.spawn(self._locks.renew())
+
+    async def _take(self, queues: Sequence[MessageQueue]) -> bool:
+        self._locked = list(queues)
+        taken = [await self._locks.take(queue) for queue in queues]
+        if all(taken):
+            return True
+        for queue in queues:  # Two that hold one each would wait for each other.
+            await self._locks.release(queue)
+        self._locked = []
+        return False
+
+    async def _require_lock(self, queues: Iterable[MessageQueue]) -> None:
+        for queue in queues:
+            deadline = time.monotonic() + PATIENCE_S
+            while not await self._locks.take(queue):
+                if time.monotonic() >= deadline:
+                    raise AlreadyRunning(
+                        f"the lock on {queue} is lost: its broker is away, or was started again "
+                        "and another redrive came first; run this again later"
+                    )
+                await asyncio.sleep(LOCK_POLL_S)
+
+    async def starts(self) -> ByQueue:
+        """Where letters begin that are not known to be redriven."""
+        told = await patiently(self._starts, "asking how far earlier redrives came")
+        return dict(sorted(told.items(), key=lambda item: order(item[0])))
+
+    async def _starts(self) -> ByQueue:
+        committed = await self._admin.offsets.committed(self.group, self.dead_topic)
+        stats = (await self._admin.topics.stats(self.dead_topic)).queues
+        route = await self._link.routes.find(self.dead_topic)
+        return {
+            queue: _start(stats[queue], committed.get(queue, 0))
+            for queue in route.read_queues
+            if queue in stats
+        }
+
+    # -- copies ----------------------------------------------------------------------------------
+
+    async def found(self, copies: Sequence[Copy]) -> set[str]:
+        """The ids of those that are in their topics already."""
+        answers = await asyncio.gather(*map(self._is_there, copies))
+        return {copy.id for copy, is_there in zip(copies, answers, strict=True) if is_there}
+
+    async def _is_there(self, copy: Copy) -> bool:
+        async with self._turns:
+            what = f"looking for {copy.letter.place} in {copy.topic}"
+            return bool(
+                await patiently(lambda: self._admin.messages.by_id(copy.topic, copy.id), what)
+            )
+
+    async def deliver(self, copies: Sequence[Copy]) -> dict[str, str]:
+        """Send what is not there, and see to it that it is. The answer has the ids of those that a
+        broker refused, and why. ClusterAway when it is not known of some whether they are there:
+        they are looked for when this is run again."""
+        refused: dict[str, str] = {}
+        missing = list(copies)
+        for attempt in range(ATTEMPTS):
+            await self._require_lock({copy.letter.queue for copy in missing})
+            outcomes = await asyncio.gather(*map(self._send, missing))
+            told = list(zip(missing, outcomes, strict=True))
+            refused |= {copy.id: str(error) for copy, error in told if isinstance(error, Refused)}
+            open_ = [copy for copy, error in told if isinstance(error, ClientError)]
+            if not open_:
+                return refused
+            error = next(error for _, error in told if isinstance(error, ClientError))
+            log.warning("%d copies are in doubt (attempt %d): %s", len(open_), attempt + 1, error)
+            await asyncio.sleep(SETTLE_S)
+            await self._refresh({copy.topic for copy in open_})
+            there = await self.found(open_)
+            missing = [copy for copy in open_ if copy.id not in there]
+            if not missing:
+                return refused
+        raise ClusterAway(f"{len(missing)} copies cannot be sent now: run this again later")
+
+    async def _send(self, copy: Copy) -> Exception | None:
+        async with self._turns:
+            try:
+                content = _content(copy)
+                queue = await self._queue_for(copy)
+                address = self._link.routes.address_of(queue.broker_name) or ""
+                request = send_request(copy.topic, content, queue, PRODUCER_GROUP, QUEUES)
+                await self._link.ask(
+                    address, request.code, request.fields, content.body,
+                    timeout_s=SEND_TIMEOUT_S, accept=_STORED,
+                )  # fmt: skip
+            except AWAY as error:
+                return error
+            except ClientError as error:
+                return Refused(str(error))
+        return None
+
+    async def _queue_for(self, copy: Copy) -> MessageQueue:
+        """That of its sharding key; else one at the letter's own broker where there is one."""
+        queues = (await self._link.routes.find(copy.topic)).write_queues
+        if not queues:
+            raise NoRoute(f"no broker takes messages to {copy.topic} now")
+        letter = copy.letter
+        if letter.sharding_key:
+            return by_hash(queues, None, letter.sharding_key)
+        near = [queue for queue in queues if queue.broker_name == letter.queue.broker_name]
+        return (near or queues)[letter.offset % len(near or queues)]
+
+    async def _refresh(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            ask = functools.partial(self._link.routes.refresh, topic)
+            await patiently(ask, f"asking for the route of {topic}")
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """All before these offsets is redriven."""
+        await patiently(
+            lambda: self._admin.offsets.commit(self.group, offsets), "committing offsets"
+        )
+
+
+def _start(stats: QueueStats, committed: int) -> int:
+    """An offset that the queue does not reach is that of a topic which was deleted since."""
+    return max(stats.min_offset, committed) if committed <= stats.max_offset else stats.min_offset
+
+
+def _content(copy: Copy) -> Content:
+    properties = with_unique_id(copy.id, encode_text(copy.letter.copy_properties()))
+    body, sys_flag = _PACKING.packed(copy.letter.body)
+    code = int(RequestCode.SEND_MESSAGE_V2)
+    return Content(code, properties, body, sys_flag, 0, time.time_ns() // 1_000_000)

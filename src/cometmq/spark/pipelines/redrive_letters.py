@@ -1,0 +1,86 @@
+"""Dead letters, and the messages that they become again. Pure.
+
+A copy's unique id follows from where its letter lies, so whoever redrives the letter gives its copy
+the same id, and a letter has been redriven exactly when its topic has a message with that id. A
+message that fails again becomes another letter, at another place.
+"""
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from cometmq.client.message import SHARDING_KEY
+from cometmq.protocol.message_queue import MessageQueue
+
+from ..topic.offsets import queue_text
+from .replay_properties import own_properties
+
+COLUMNS: Final = (
+    "topic", "brokerName", "queueId", "queueOffset", "msgId", "bornTimestamp", "storeTimestamp",
+    "keys", "tags", "body", "reconsumeTimes", "properties",
+)  # fmt: skip
+"""Also what a filter may go by."""
+FROM: Final = "REDRIVEN_FROM"
+"""A copy's property: topic, broker, queue and offset of its letter."""
+FIRST_ID: Final = "REDRIVEN_ID"
+"""A copy's property: the unique id that the message had."""
+_ORIGINS: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
+"""Where a broker tells the first topic; RocketMQ's newer ones have a name of its own for it."""
+_ID_BEGIN: Final = "F0"
+"""No address of a machine begins so, and a producer's ids begin with its address."""
+_ID_HASH_BYTES: Final = 15
+
+
+class Letter(msgspec.Struct, frozen=True):
+    queue: MessageQueue
+    offset: int
+    message_id: str
+    stored_ms: int
+    tags: str
+    keys: str
+    attempts: int
+    """How often it failed."""
+    body: bytes
+    properties: dict[str, str]
+
+    @property
+    def place(self) -> str:
+        return f"{self.queue.topic} {queue_text(self.queue)} {self.offset}"
+
+    @property
+    def origin(self) -> str:
+        """The topic that it was sent to; empty when nobody tells."""
+        return next((self.properties[name] for name in _ORIGINS if self.properties.get(name)), "")
+
+    @property
+    def sharding_key(self) -> str:
+        return self.properties.get(SHARDING_KEY, "")
+
+    @property
+    def copy_id(self) -> str:
+        """A topic that was deleted and made again counts from 0 again; its messages have other ids
+        and times."""
+        told = f"{self.place} {self.message_id} {self.stored_ms}".encode()
+        return _ID_BEGIN + hashlib.blake2b(told, digest_size=_ID_HASH_BYTES).hexdigest().upper()
+
+    def copy_properties(self) -> dict[str, str]:
+        """All but the unique id. The copy has never been retried."""
+        return {**own_properties(self.properties), FROM: self.place, FIRST_ID: self.message_id}
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """What becomes of a letter, and where it goes."""
+
+    id: str
+    topic: str
+    letter: Letter
+
+
+def letter_of(row: Any) -> Letter:
+    """Of a row with `stored_ms` beside the columns."""
+    return Letter(
+        MessageQueue(row.topic, row.brokerName, row.queueId), row.queueOffset, row.msgId,
+        row.stored_ms, row.tags or "", row.keys or "", row.reconsumeTimes, bytes(row.body),
+        dict(row.properties),
+    )  # fmt: skip

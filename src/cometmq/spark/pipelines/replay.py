@@ -1,0 +1,97 @@
+"""Messages of a lake, a store's files or a topic sent again: `replay("127.0.0.1:9876", lake=…)`.
+
+With a checkpoint a replay that was stopped or killed goes on where it was, and every message is
+sent once: of the step that was under way, the target itself tells what is there. Without one, who
+runs it again sends everything again. Order inside of each source queue is kept; every message has
+where it came from as property REPLAYED_FROM.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from cometmq.client.blocking import Admin
+from cometmq.protocol.errors import IllegalMessage
+from cometmq.protocol.names import check_topic
+
+from ..connection import CONNECTION, cluster_of
+from ..errors import BadOption
+from ..session import session
+from .failures import plain
+from .replay_checkpoint import checkpoint_directory
+from .replay_plan import mark
+from .replay_run import Replayed, Run
+from .replay_sources import Choice, LakeSource, Source, StoreSource, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def replay(
+    namesrv: str,
+    *,
+    lake: str = "",
+    store: str = "",
+    source_namesrv: str = "",
+    to: str = "",
+    choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
+    keep_queues: bool = False,
+    rate: float | None = None,
+    checkpoint: str = "",
+    dry_run: bool = False,
+    options: Mapping[str, str] | None = None,
+    spark: "SparkSession | None" = None,
+    on_progress: Callable[[Replayed], object] = lambda _: None,
+) -> Replayed:
+    """Send messages again that a `lake` (or any directory of Parquet with such columns), a broker's
+    `store` directory, or the chosen topics of a cluster (`source_namesrv`, else the same) have.
+
+    They go `to` a topic, or to those of their own names; from each source queue to one queue there,
+    with `keep_queues` to that of the same number. `rate` is messages a second, at most.
+    `checkpoint` is a directory, in which the replay keeps how far it is. `dry_run` counts and shows
+    some. `options` say how to reach the clusters. Errors are those of `cometmq.spark.errors`.
+    """
+    given = options or {}
+    _check(lake, store, source_namesrv, to, choice, rate, given)
+    target = {**given, "namesrvAddr": namesrv}
+    try:
+        running = spark if spark is not None else session("cometmq-replay")
+        if lake:
+            source: Source = LakeSource(running, lake, choice)
+        elif store:
+            source = StoreSource(running, store, choice)
+        else:
+            source = TopicSource(
+                running, {**given, "namesrvAddr": source_namesrv or namesrv}, choice
+            )
+        with Admin(cluster_of(target)) as admin, checkpoint_directory(checkpoint) as kept:
+            run = Run(running, source, target, admin, kept, on_progress)
+            asked = mark((namesrv, lake, store, source_namesrv, to, choice, keep_queues))
+            plan = run.plan(asked, to, rate, keep_queues=keep_queues)
+            return run.shown(plan) if dry_run else run.run(plan, rate)
+    except Exception as error:
+        raise plain(error) from error
+
+
+def _check(
+    lake: str,
+    store: str,
+    source_namesrv: str,
+    to: str,
+    choice: Choice,
+    rate: float | None,
+    options: Mapping[str, str],
+) -> None:
+    if sum(map(bool, (lake, store, source_namesrv))) > 1:
+        raise BadOption("lake, store and source_namesrv exclude each other: name one source")
+    if not (lake or store or source_namesrv) and to in ("", *choice.topics):
+        raise BadOption("a topic would be replayed into itself: name another one as target")
+    try:
+        if to:
+            check_topic(to)
+    except IllegalMessage as error:
+        raise BadOption(str(error)) from None
+    if rate is not None and rate <= 0:
+        raise BadOption("rate: more than 0 messages a second is possible")
+    wrong = [name for name in options if name not in CONNECTION[1:]]
+    if wrong:
+        raise BadOption(f"{wrong[0]}: a replay takes {', '.join(CONNECTION[1:])}")

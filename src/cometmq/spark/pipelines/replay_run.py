@@ -1,0 +1,233 @@
+"""A replay step by step, so that it can go on where it was.
+
+Before a step it is noted where the target's queues end; behind it, that it is done. A step that was
+under way when its run was killed is looked for in the target, from that note on, and only the rest
+of it is sent.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from cometmq.client.blocking import Admin
+from cometmq.client.errors import TopicNotFound
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.topic_config import PERM_WRITE
+
+from ..errors import BadOption, SparkError
+from ..session import is_connect
+from ..topic.offsets import Offsets, to_json
+from .replay_checkpoint import Checkpoint, CheckpointDirectory
+from .replay_plan import Plan, steps_for, with_targets
+from .replay_sending import PARTITION_DIGITS, SENT, Step, ids_of, ready
+from .replay_sources import Source, survey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTLE_S: Final = 3.0
+"""Between two looks at what a killed run has sent: its tasks may outlive it for a moment."""
+SETTLE_LOOKS_MAX: Final = 20
+SAMPLES_MAX: Final = 10
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """A message as it is shown."""
+
+    place: str
+    message_id: str
+    stored_ms: int
+    tags: str
+    keys: str
+    bytes: int
+
+
+class Replayed(msgspec.Struct):
+    """What became of the messages so far."""
+
+    source: str
+    dry_run: bool
+    messages: int = 0
+    """That are to be sent."""
+    bytes: int = 0
+    sent: int = 0
+    found: int = 0
+    """Sent by an earlier run of the same replay."""
+    steps: int = 0
+    steps_done: int = 0
+    by_topic: dict[str, int] = msgspec.field(default_factory=dict)
+    """Messages to be sent, by where they go."""
+    queues: dict[str, str] = msgspec.field(default_factory=dict)
+    """Where each source queue goes."""
+    samples: list[Sample] = msgspec.field(default_factory=list)
+
+
+class Run:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        source: Source,
+        target: Mapping[str, str],
+        admin: Admin,
+        kept: CheckpointDirectory | None,
+        on_progress: Callable[[Replayed], object],
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._target = dict(target)
+        self._admin = admin
+        self._kept = kept
+        self._on_progress = on_progress
+
+    # -- what is to be done ----------------------------------------------------------------------
+
+    def plan(self, asked: str, to: str, rate: float | None, *, keep_queues: bool) -> Checkpoint:
+        """That of the checkpoint, or a new one."""
+        kept = self._kept.load() if self._kept is not None else None
+        if kept is not None:
+            if kept.plan.asked != asked:
+                raise BadOption(
+                    "checkpoint: it is of another replay (other source, target or choice): ask for "
+                    "the same, or take another directory"
+                )
+            return kept
+        found = survey(self._source.all())
+        topics = {to} if to else {queue.topic for queue in found.queues}
+        targets = {topic: self._queues_of(topic) for topic in sorted(topics)}
+        queues = with_targets(found.queues, targets, to, keep_queues=keep_queues)
+        rows = sum(queue.rows for queue in queues)
+        plan = Plan(
+            uuid.uuid4().hex, asked, queues, steps_for(rows, rate), found.first_physical,
+            found.end_physical,
+        )  # fmt: skip
+        return Checkpoint(plan, 0)
+
+    def _queues_of(self, topic: str) -> list[MessageQueue]:
+        try:
+            route = self._admin.topics.route(topic)
+        except TopicNotFound:
+            raise BadOption(f"there is no topic {topic}: create it first") from None
+        queues = [
+            MessageQueue(topic, data.broker_name, number)
+            for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+            if data.perm & PERM_WRITE
+            for number in range(data.write_queue_nums)
+        ]
+        if not queues:
+            raise BadOption(
+                f"topic {topic} takes no messages: give it permission to be written (6)"
+            )
+        return queues
+
+    def shown(self, at: Checkpoint) -> Replayed:
+        """What would be done."""
+        from pyspark.sql import functions as f
+
+        told = self._told(at, dry_run=True)
+        frame = self._source.all().orderBy("topic", "queueId", "queueOffset").limit(SAMPLES_MAX)
+        frame = frame.withColumn("stored_ms", f.unix_millis("storeTimestamp"))
+        told.samples = [_sample(row.asDict()) for row in frame.collect()]
+        return told
+
+    def _told(self, at: Checkpoint, *, dry_run: bool) -> Replayed:
+        plan = at.plan
+        told = Replayed(
+            self._source.shown, dry_run, plan.rows, plan.bytes, 0, at.sent, plan.steps,
+            at.step,
+        )  # fmt: skip
+        for queue in plan.queues:
+            topic = queue.target.topic
+            told.by_topic[topic] = told.by_topic.get(topic, 0) + queue.rows
+            told.queues[f"{queue.topic} {queue.broker}:{queue.queue}"] = queue.to
+        return told
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def run(self, at: Checkpoint, rate: float | None) -> Replayed:
+        told = self._told(at, dry_run=False)
+        if not at.plan.queues:
+            return told
+        while at.step < at.plan.steps:
+            skip: dict[int, int] = {}
+            if at.began_at is not None:  # An earlier run was killed in the middle of it.
+                skip = self._settled(at)
+                told.found += sum(skip.values())
+            else:
+                at = msgspec.structs.replace(at, began_at=self._ends(at.plan))
+                self._save(at)
+            sent = self._send(at, skip, rate)
+            told.sent += sent
+            told.steps_done += 1
+            at = Checkpoint(at.plan, at.step + 1, None, at.sent + sent + sum(skip.values()))
+            self._save(at)
+            self._on_progress(told)
+        return told
+
+    def _save(self, at: Checkpoint) -> None:
+        if self._kept is not None:
+            self._kept.save(at)
+
+    def _send(self, at: Checkpoint, skip: dict[int, int], rate: float | None) -> int:
+        tasks = self._tasks(at.plan)
+        sink = {**self._target, "deliveryGuarantee": "idempotent"}
+        share = None if rate is None else rate / tasks
+        step = Step(sink, at.plan, at.step, skip, share)
+        frame = ready(self._source.step(at.plan, at.step), tasks)
+        return sum(row.rows for row in frame.mapInArrow(step.send, SENT).collect())
+
+    def _tasks(self, plan: Plan) -> int:
+        """That run at the same time, at most."""
+        if is_connect(self._spark):  # Only the server knows how many it runs.
+            return len(plan.queues)
+        return min(len(plan.queues), self._spark.sparkContext.defaultParallelism)
+
+    def _ends(self, plan: Plan) -> Offsets:
+        ends: dict[MessageQueue, int] = {}
+        for topic in plan.topics:
+            stats = self._admin.topics.stats(topic).queues
+            ends |= {queue: told.max_offset for queue, told in stats.items()}
+        targets = {queue.target for queue in plan.queues}
+        return to_json({queue: ends.get(queue, 0) for queue in targets})
+
+    def _settled(self, at: Checkpoint) -> dict[int, int]:
+        """How many messages of each source queue are there, once their number stays the same."""
+        found = self._present(at)
+        for _ in range(SETTLE_LOOKS_MAX):
+            time.sleep(SETTLE_S)
+            again = self._present(at)
+            if again == found:
+                return found
+            found = again
+        raise SparkError("another run of this replay is still sending: end it first")
+
+    def _present(self, at: Checkpoint) -> dict[int, int]:
+        """They come in order, so it is enough to find the last one of each."""
+        from pyspark.sql import functions as f
+
+        begin = ids_of(at.plan, at.step)
+        rest = f.substring("msgId", len(begin) + 1, len(begin))
+        source = f.conv(f.substring(rest, 1, PARTITION_DIGITS), 16, 10).cast("int")
+        row = f.conv(f.substring(rest, PARTITION_DIGITS + 1, len(begin)), 16, 10).cast("int")
+        tail = self._tail(at).where(f.col("msgId").startswith(begin))
+        last = tail.groupBy(source.alias("source")).agg((f.max(row) + 1).alias("rows"))
+        return {found.source: found.rows for found in last.collect()}
+
+    def _tail(self, at: Checkpoint) -> "DataFrame":
+        """What came to the target's queues since the step began."""
+        began = at.began_at or {}
+        queues = {topic: list(offsets) for topic, offsets in began.items()}
+        reader = self._spark.read.format("rocketmq").options(**self._target)
+        reader = reader.option("assign", msgspec.json.encode(queues).decode())
+        reader = reader.option("startingOffsets", msgspec.json.encode(began).decode())
+        return reader.option("columns", "msgId").load()
+
+
+def _sample(row: dict[str, Any]) -> Sample:
+    place = f"{row['topic']} {row.get('brokerName') or '?'}:{row['queueId']} {row['queueOffset']}"
+    return Sample(
+        place, row.get("msgId") or "", row["stored_ms"], row.get("tags") or "",
+        row.get("keys") or "", len(row["body"]),
+    )  # fmt: skip

@@ -1,0 +1,137 @@
+"""What Spark's tasks do in a step: the messages of each source queue to its target queue, in order.
+
+Rows come sorted by source queue and offset. Each source queue is sent as a partition of the sink
+of its own, with fixed ids; the first ones are left out when an earlier attempt has sent them.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ..sink.ids import BATCH_DIGITS, Origin, fixed_ids
+from ..sink.options import read_sink_options
+from ..sink.task import Task
+from .replay_pace import Pace
+from .replay_plan import Plan
+from .replay_properties import ADDED, ADDED_PREFIX, FIELDS
+from .replay_sources import SOURCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+FROM: Final = "REPLAYED_FROM"
+"""A property of what was sent again: topic, broker, queue and offset of the message it is."""
+SENT: Final = f"{SOURCE} int, rows bigint"
+PARTITION_DIGITS: Final = 5
+"""Of an id behind those of its batch: the number of the source queue; the row's number is last."""
+PORTIONS_A_SECOND: Final = 10
+"""So finely is a rate kept."""
+_COLUMNS: Final = ("body", "tags", "keys", "shardingKey", "properties")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a task needs to know; it travels there."""
+
+    sink: dict[str, str]
+    plan: Plan
+    number: int
+    skip: dict[int, int]
+    """How many messages of a source queue are there already."""
+    rate: float | None
+    """Of one task."""
+
+    def send(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For Spark's `mapInArrow`: rows to be sent become rows of `SENT`."""
+        for source, rows in itertools.groupby(_pieces(batches), key=lambda piece: piece[0]):
+            sent = self._send_queue(source, (batch for _, batch in rows))
+            yield pa.RecordBatch.from_pydict(
+                {SOURCE: pa.array([source], pa.int32()), "rows": pa.array([sent], pa.int64())}
+            )
+
+    def _send_queue(self, source: int, batches: Iterable[pa.RecordBatch]) -> int:
+        queue = self.plan.queues[source].target
+        options = read_sink_options({**self.sink, "topic": queue.topic})
+        origin = Origin(self.plan.id, self.number, source)
+        skip = self.skip.get(source, 0)
+        with Task(options, origin, _COLUMNS, {queue.topic: [queue]}, _heard) as task:
+            task.rows = skip
+            if self.rate is None:
+                task.send(_without(batches, skip))
+            else:  # Each portion by itself: else it would wait for more to travel with.
+                for portion in _paced(_without(batches, skip), self.rate):
+                    task.send([portion])
+            return task.rows - skip
+
+
+def ready(frame: "DataFrame", partitions: int) -> "DataFrame":
+    """Rows as they are sent, in order: sorted inside of each partition, a queue in one of them."""
+    from pyspark.sql import functions as f
+
+    frame = frame.repartition(partitions, SOURCE).sortWithinPartitions(SOURCE, "queueOffset")
+    missing = f.lit(None).cast("string")
+    stored = f.col("properties") if "properties" in frame.columns else None
+    return frame.select(
+        SOURCE,
+        "body",
+        *(
+            f.col(name) if name in frame.columns else missing.alias(name)
+            for name in ("tags", "keys")
+        ),
+        (stored["__SHARDINGKEY"] if stored is not None else missing).alias("shardingKey"),
+        _properties(frame, stored).alias("properties"),
+    )
+
+
+def _properties(frame: "DataFrame", stored: "Column | None") -> "Column":
+    from pyspark.sql import functions as f
+
+    broker = f.col("brokerName") if "brokerName" in frame.columns else f.lit(None)
+    place = f.concat_ws(":", f.coalesce(broker, f.lit("?")), "queueId")
+    origin = f.create_map(f.lit(FROM), f.concat_ws(" ", "topic", place, "queueOffset"))
+    if stored is None:
+        return origin
+    others = [*sorted(ADDED), *FIELDS, FROM]
+    own = f.map_filter(stored, lambda name, _: ~name.isin(*others) & ~name.startswith(ADDED_PREFIX))
+    return f.map_concat(f.coalesce(own, f.create_map().cast("map<string,string>")), origin)
+
+
+def ids_of(plan: Plan, step: int) -> str:
+    """How the ids of a step begin."""
+    return fixed_ids(Origin(plan.id, step, 0), 0, 0).text(0)[:BATCH_DIGITS]
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Parts of batches with rows of one source queue, without that column."""
+    for batch in batches:
+        sources = np.asarray(batch.column(0))
+        rest = pa.RecordBatch.from_arrays(batch.columns[1:], names=list(_COLUMNS))
+        edges = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(sources)]
+        for start, end in itertools.pairwise(edges):
+            if start < end:
+                yield int(sources[start]), rest.slice(start, end - start)
+
+
+def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        left_out = min(skip, batch.num_rows)
+        skip -= left_out
+        if left_out < batch.num_rows:
+            yield batch.slice(left_out)
+
+
+def _paced(batches: Iterable[pa.RecordBatch], rate: float) -> Iterator[pa.RecordBatch]:
+    pace = Pace(rate)
+    for batch in batches:
+        size = pace.portion(max(1, batch.num_rows), PORTIONS_A_SECOND)
+        for start in range(0, batch.num_rows, size):
+            part = batch.slice(start, size)
+            pace.wait(part.num_rows)
+            yield part
+
+
+def _heard(_: object, __: object) -> None:
+    """What becomes of each parcel is not asked for: all are acknowledged in the end."""

@@ -1,0 +1,133 @@
+"""A report on topics and groups: throughput, lag, latency, sizes, tags.
+
+Figures come from the messages themselves, from the offsets of groups and, where clients trace, from
+their reports: of a running cluster, or of a broker's files alone. Nothing is written or committed.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cometmq.client.admin.traces import TRACE_TOPIC
+
+from ..connection import CONNECTION
+from ..errors import BadOption
+from ..session import session
+from . import report_frames, report_traces
+from .failures import plain
+from .report_figures import ConsumeTrace, GroupFigures, Report, SendTrace, Timeline, TopicFigures
+from .report_sources import ClusterSource, Source, StoreSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Tell = Callable[[str], object]
+"""Called with what is being done now."""
+
+
+def report(
+    namesrv: str = "",
+    *,
+    store: str = "",
+    topics: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    options: Mapping[str, str] | None = None,
+    spark: "SparkSession | None" = None,
+    tell: Tell = lambda _: None,
+) -> Report:
+    """The figures of a cluster, or of one broker's `store` directory without any cluster.
+
+    `topics` and `groups`: only these; else all but the system's own. `since_ms` and `until_ms`
+    choose messages by when they were stored. `options` are those of the source that say how to
+    reach the cluster, as `tls` or `accessKey`. `report_page.as_page` makes a page of it. Errors are
+    those of `cometmq.spark.errors`.
+    """
+    if bool(namesrv) == bool(store):
+        raise BadOption("say what to report on: either namesrv or store")
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise BadOption("since is not before until: no message can lie between them")
+    wrong = [name for name in options or {} if name not in CONNECTION[1:]]
+    if wrong:
+        raise BadOption(f"{wrong[0]}: a report takes {', '.join(CONNECTION[1:])}")
+    try:
+        running = spark if spark is not None else session("cometmq-report")
+        if store:
+            source: Source = StoreSource(running, store, since_ms, until_ms)
+        else:
+            where = {**(options or {}), "namesrvAddr": namesrv}
+            source = ClusterSource(running, where, since_ms, until_ms)
+        with source:
+            return _told(source, topics, groups, (since_ms, until_ms), tell)
+    except Exception as error:
+        raise plain(error) from error
+
+
+def _told(
+    source: Source,
+    topics: Sequence[str],
+    groups: Sequence[str],
+    time_range: tuple[int | None, int | None],
+    tell: Tell,
+) -> Report:
+    tell("looking for topics")
+    chosen = source.topics(topics)
+    figures, timeline, sends, consumptions = _counted(source, chosen, groups, tell)
+    tell("asking for offsets of groups")
+    found = source.groups(chosen, groups)
+    return Report(
+        source.shown, time.time_ns() // 1_000_000, *time_range, figures, timeline, found, sends,
+        consumptions, _notes(source, chosen, found, groups),
+    )  # fmt: skip
+
+
+_Counted = tuple[list[TopicFigures], Timeline | None, list[SendTrace], list[ConsumeTrace]]
+
+
+def _counted(source: Source, topics: list[str], groups: Sequence[str], tell: Tell) -> _Counted:
+    if not topics:
+        return [], None, [], []
+    frame = source.messages(topics, report_frames.COLUMNS)
+    with report_frames.small(frame) as messages:
+        tell(f"counting messages of {len(topics)} topics")
+        figures = report_frames.topic_figures(messages)
+        tell("sorting them by time")
+        timeline = report_frames.timeline(messages, figures)
+        tell("reading traces")
+        sends, consumptions = _traces(source, messages, topics, groups)
+    return figures, timeline, sends, consumptions
+
+
+def _traces(
+    source: Source, messages: "DataFrame", topics: list[str], groups: Sequence[str]
+) -> tuple[list[SendTrace], list[ConsumeTrace]]:
+    if not source.has(TRACE_TOPIC):
+        return [], []
+    events = report_traces.events(source.messages([TRACE_TOPIC], report_traces.COLUMNS)).cache()
+    try:
+        sends = report_traces.send_traces(events)
+        consumptions = report_traces.consume_traces(events, messages)
+    finally:
+        events.unpersist()
+    return (
+        [trace for trace in sends if trace.topic in topics],
+        [trace for trace in consumptions if not groups or trace.group in groups],
+    )
+
+
+def _notes(
+    source: Source, topics: list[str], found: list[GroupFigures], groups: Sequence[str]
+) -> list[str]:
+    notes = []
+    if not source.has(TRACE_TOPIC):
+        notes.append(
+            f"No client reports traces ({TRACE_TOPIC} is not there): the cost of sends and the "
+            "wait for consumers are not known. Clients report them when message trace is on."
+        )
+    unknown = sorted(set(groups) - {group.group for group in found if group.queues})
+    if unknown:
+        notes.append(f"No offsets in these topics: group {', '.join(unknown)}.")
+    if not topics:
+        notes.append("There is no topic but the system's own.")
+    return notes

@@ -1,0 +1,1 @@
+"""Rows into topics: what `format("rocketmq")` does when it is written to."""

@@ -1,0 +1,124 @@
+"""The end of a transactional write: all half messages of a batch are decided alike.
+
+NameServers keep how far each query has come, as a value for its id: that batch 7 has begun before
+its first half message is committed, that it is done behind the last. So a batch that Spark runs
+again, because its driver died before it noted the end, is not shown to consumers a second time:
+
+    7 is done    the new half messages of batch 7 are rolled back
+    7 has begun  those whose ids are in the topic already are rolled back, the others committed
+    else         all are committed
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import msgspec
+
+from cometmq.client.admin import Admin
+from cometmq.client.link import Link
+
+from ..topic.patience import patiently
+from .halves import Decisions, Half
+from .options import SinkOptions
+from .orphans import HalfEnds, Orphans
+
+log = logging.getLogger(__name__)
+NAMESPACE: Final = "COMETMQ_SPARK_SINK"
+LOOKS_AT_ONCE: Final = 32
+
+
+class Batch(NamedTuple):
+    """What tasks have written."""
+
+    query: str
+    """Or the job, of a batch write; empty if nobody told."""
+    halves: Sequence[Half]
+    half_ends: HalfEnds
+    """Where the brokers' queues of half messages ended before."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """How far a query has come."""
+
+    batch: int = -1
+    done: bool = True
+    half_ends: HalfEnds = {}
+    """Where the brokers' queues of half messages ended: what is before that is decided."""
+
+
+class Commits:
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._admin = Admin(options.cluster)
+        self._link = Link(options.cluster)
+        self._decisions = Decisions(self._link, options)
+        self._orphans = Orphans(self._admin, self._decisions)
+
+    async def __aenter__(self) -> Self:
+        await self._admin.start()
+        self._link.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.gather(self._admin.stop(), self._link.stop())
+
+    async def commit(self, written: Batch) -> None:
+        """A batch write: nobody writes the same again."""
+        await self._decisions.commit(written.halves)
+        await self._orphans.roll_back(written.query, written.half_ends, written.halves)
+
+    async def commit_batch(self, written: Batch, batch: int) -> None:
+        query, halves = written.query, written.halves
+        mark = await self._read(query)
+        if mark.batch > batch or (mark.batch == batch and mark.done):
+            log.warning("batch %d of query %s was committed before: not shown again", batch, query)
+            await self._decisions.roll_back(halves)
+            return
+        since = mark.half_ends or written.half_ends
+        shown = await self._shown(halves) if mark.batch == batch else set()
+        await self._write(query, Mark(batch, done=False, half_ends=since))
+        await self._decisions.commit([half for half in halves if half.unique_id not in shown])
+        await self._decisions.roll_back([half for half in halves if half.unique_id in shown])
+        ends = await self._orphans.roll_back(query, since, halves)
+        await self._write(query, Mark(batch, done=True, half_ends=ends))
+
+    async def roll_back(self, written: Batch) -> None:
+        await self._decisions.roll_back(written.halves)
+        if written.query:
+            await self._orphans.roll_back(written.query, written.half_ends, written.halves)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    async def _read(self, query: str) -> Mark:
+        told = await patiently(
+            lambda: self._admin.namesrvs.get(NAMESPACE, query),
+            "asking the NameServer how far the query has come",
+            patience_s=self._options.send_timeout_s,
+        )
+        return Mark() if told is None else msgspec.json.decode(told, type=Mark)
+
+    async def _write(self, query: str, mark: Mark) -> None:
+        await patiently(
+            lambda: self._admin.namesrvs.put(NAMESPACE, query, msgspec.json.encode(mark).decode()),
+            "telling all NameServers how far the query has come",
+            patience_s=self._options.send_timeout_s,
+        )
+
+    async def _shown(self, halves: Sequence[Half]) -> set[str]:
+        """Ids that are in their topics already. Slow: brokers are asked about one at a time."""
+        room = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def is_shown(half: Half) -> bool:
+            async with room:
+                return bool(await self._admin.messages.by_id(half.topic, half.unique_id))
+
+        found = await asyncio.gather(*map(is_shown, halves))
+        return {half.unique_id for half, is_there in zip(halves, found, strict=True) if is_there}

@@ -1,0 +1,72 @@
+"""Which queue each row goes to: the one it names, that of its sharding key, or one by turns.
+
+Pure. The same rows over the same queues always go to the same places, so a row that is sent again
+by another attempt of its task stands in the queue where it stood before.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from cometmq.protocol.message_queue import MessageQueue
+
+from ..errors import NotSent
+from .rows import NO_QUEUE, Numbers, Rows
+
+TURN_ROWS: Final = 1024
+"""So many rows of a partition go to one queue before it is the next one's turn."""
+Queues = Mapping[str, Sequence[MessageQueue]]
+"""Of each topic, in the order in which all producers see them."""
+
+
+class Place(NamedTuple):
+    queue: MessageQueue
+    rows: Numbers
+    """In their order."""
+
+
+def places(rows: Rows, queues: Queues, first_row: int, partition: int) -> list[Place]:
+    turns = partition + (first_row + np.arange(rows.number, dtype=np.int64)) // TURN_ROWS
+    found: list[Place] = []
+    for number, topic in enumerate(rows.topics):
+        numbers = rows.topic_numbers
+        mine = np.arange(rows.number) if numbers is None else np.flatnonzero(numbers == number)
+        chosen = _chosen(rows, mine, queues[topic], turns[mine], first_row)
+        found += _grouped(mine, chosen, queues[topic])
+    return found
+
+
+def _chosen(
+    rows: Rows, mine: Numbers, queues: Sequence[MessageQueue], turns: Numbers, first_row: int
+) -> Numbers:
+    """For each of the rows, the number of its queue among the topic's."""
+    chosen: Numbers = turns % len(queues)
+    if rows.hashes is not None:
+        hashes = rows.hashes[mine]
+        chosen = np.where(hashes != NO_QUEUE, hashes % len(queues), chosen)
+    if rows.queue_ids is not None:
+        named = rows.queue_ids[mine]
+        for queue_id in np.unique(named[named != NO_QUEUE]).tolist():
+            asking = named == queue_id
+            candidates = _with_id(queues, queue_id, first_row + int(mine[asking][0]))
+            chosen[asking] = candidates[turns[asking] % len(candidates)]
+    return chosen
+
+
+def _with_id(queues: Sequence[MessageQueue], queue_id: int, asking_row: int) -> Numbers:
+    """Several brokers may have a queue of that number; they take turns then."""
+    found = [number for number, queue in enumerate(queues) if queue.queue_id == queue_id]
+    if not found:
+        raise NotSent(
+            f"row {asking_row}: topic {queues[0].topic} has no queue {queue_id}; it has "
+            f"{max(queue.queue_id for queue in queues) + 1} a broker"
+        )
+    return np.array(found, np.int64)
+
+
+def _grouped(mine: Numbers, chosen: Numbers, queues: Sequence[MessageQueue]) -> list[Place]:
+    order = np.argsort(chosen, kind="stable")
+    edges = np.flatnonzero(np.diff(chosen[order])) + 1
+    groups = np.split(order, edges)
+    return [Place(queues[chosen[group[0]]], mine[group]) for group in groups if len(group)]

@@ -1,0 +1,59 @@
+"""Dead letters for the tests, made as consumers make them: by sending messages back too often."""
+
+import asyncio
+from collections.abc import Callable
+
+from cometmq.client.admin import Admin
+from cometmq.client.cluster import Cluster
+from cometmq.client.consumer.returns import DEAD_LETTER, Returns
+from cometmq.client.link import Link
+from cometmq.client.names import Message, Producer, ReceivedMessage
+
+
+def bury(
+    namesrv: str,
+    topic: str,
+    group: str,
+    count: int,
+    message: Callable[[int], Message] | None = None,
+) -> list[str]:
+    """Messages of a topic that a group failed at; their ids, in the order of the letters."""
+    return asyncio.run(_bury(namesrv, topic, group, count, message))
+
+
+async def _bury(
+    namesrv: str, topic: str, group: str, count: int, message: Callable[[int], Message] | None
+) -> list[str]:
+    link = Link(Cluster(namesrv))
+    async with Producer(namesrv, group="dead-letters") as producer, Admin(namesrv) as admin:
+        await admin.groups.create(group)
+        await link.routes.refresh(topic)
+        link.start()
+        returns = Returns(link, group, 0)
+        ids = []
+        try:
+            for number in range(count):
+                one = message(number) if message else Message(topic, b"letter %d" % number)
+                sent = await producer.send(one)
+                stored = await _stored(admin, topic, sent.message_id)
+                assert await returns.send_back(stored, DEAD_LETTER)
+                ids.append(sent.message_id)
+        finally:
+            await link.stop()
+    return ids
+
+
+async def _stored(admin: Admin, topic: str, message_id: str) -> ReceivedMessage:
+    while True:
+        for found in await admin.messages.by_id(topic, message_id):
+            return found
+
+
+def messages_of(namesrv: str, topic: str) -> list[ReceivedMessage]:
+    """All that a topic has."""
+
+    async def read() -> list[ReceivedMessage]:
+        async with Admin(namesrv) as admin:
+            return [message async for message in admin.messages.read_topic(topic)]
+
+    return asyncio.run(read())

@@ -1,0 +1,388 @@
+"""Topics in lakes: once each, readable by all, resumed, and told to the brokers only then."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.cli.main import main
+from cometmq.client.blocking import Admin, Producer
+from cometmq.client.names import Message
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark.errors import BadOption, DataLost, SparkError
+from cometmq.spark.pipelines import archive, compact, read_lake
+from cometmq.spark.pipelines.archive import GROUP
+from cometmq.spark.pipelines.archive_group import ArchiveGroup
+from cometmq.spark.pipelines.archive_progress import Archived, BatchDone
+from cometmq.spark.pipelines.archive_query import STARTS_MAX, ArchiveQuery
+from cometmq.spark.pipelines.archive_source import ArchiveReader
+from cometmq.spark.pipelines.lake.lake import Lake
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
+
+from .lakes import left_over, rows_in, sent_in
+from .sending import SHORT, Sent, bodies, offsets_of, send
+from .streaming import WAIT_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Archive = Callable[..., Archived]
+FORMATS = ["delta", "parquet"]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def run(spark: "SparkSession", broker: BlockingEmbeddedBroker, lake: Path) -> Archive:
+    """Archive what is there now."""
+
+    def run(*topics: str, **more: Any) -> Archived:
+        given = {"topics": topics, "once": True, "spark": spark, **more}
+        return archive(broker.namesrv, str(lake), **given)
+
+    return run
+
+
+def committed(broker: BlockingEmbeddedBroker, topic: str, group: str = GROUP) -> dict[int, int]:
+    with Admin(broker.namesrv) as admin:
+        return {q.queue_id: at for q, at in admin.offsets.committed(group, topic).items()}
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_every_message_is_in_the_lake_once_however_often_it_is_archived(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    format_name: str,
+    spark: "SparkSession",
+) -> None:
+    topic = f"orders-{format_name}"
+    broker.create_topic(topic, 4)
+    sent = send(producer, topic, 30)
+    told = run(topic, format=format_name)
+    assert (told.rows, told.batches, told.lag) == (30, 1, {topic: 0})
+    assert sent_in(lake, format_name) == sent
+    sent |= send(producer, topic, 10, queues=[1])
+    told = run(topic, format=format_name, options={"maxOffsetsPerTrigger": "4"})
+    assert (told.rows, told.batches) == (10, 3)
+    assert run(topic, format=format_name).rows == 0
+    assert sent_in(lake, format_name) == sent
+    assert bodies(read_lake(spark, str(lake)).collect()) == sent
+    assert not left_over(lake)
+
+
+def test_a_row_has_all_that_a_message_has(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    broker.create_topic("whole", 1)
+    message = Message(
+        "whole", b"body" * 2000, tags="red", keys=["k1", "k2"], properties={"colour": "blue"}
+    )
+    sent = producer.send(message)
+    run("whole", format="parquet")
+    [row] = rows_in(lake, "parquet").to_pylist()
+    assert row["body"] == message.body
+    assert (row["topic"], row["tags"], row["keys"]) == ("whole", "red", "k1 k2")
+    assert row["msgId"] == sent.message_id
+    assert dict(row["properties"])["colour"] == "blue"
+    assert row["bornHost"].startswith("127.0.0.1:")
+    assert row["storeHost"] == broker.address
+    assert row["date"] == str(row["storeTimestamp"].date())
+
+
+def test_a_lake_of_parquet_is_read_by_spark_itself_and_by_anybody_who_looks_for_files(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    spark: "SparkSession",
+) -> None:
+    broker.create_topic("plain", 2)
+    sent = send(producer, "plain", 20, queues=range(2))
+    run("plain", format="parquet", options={"maxOffsetsPerTrigger": "8"})
+    rows = spark.read.parquet(str(lake)).where("topic = 'plain'").collect()
+    assert bodies(rows) == sent
+    files = sorted(lake.rglob("*.parquet"))
+    assert all(path.match("topic=plain/date=*/part-*.parquet") for path in files)
+    assert bodies(spark.read.parquet(*map(str, files)).collect()) == sent
+
+
+def test_several_topics_by_pattern_and_one_that_comes_later(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    sent: dict[str, Sent] = {}
+    for topic in ("by-a", "by-b"):
+        broker.create_topic(topic, 2)
+        sent[topic] = send(producer, topic, 5, queues=range(2))
+    run(pattern="by-.*")
+    broker.create_topic("by-c", 2)
+    sent["by-c"] = send(producer, "by-c", 7, queues=range(2))
+    run(pattern="by-.*")
+    rows = rows_in(lake, "delta")
+    for topic, expected in sent.items():
+        part = rows.filter([one == topic for one in rows.column("topic").to_pylist()])
+        assert sorted(part.column("body").to_pylist()) == sorted(expected.values())
+
+
+# -- the brokers hear of it ----------------------------------------------------------------------
+
+
+def test_the_group_is_where_the_lake_is_in_every_queue(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer
+) -> None:
+    broker.create_topic("told", 4)
+    sent = send(producer, "told", 9, queues=[0, 2])
+    run("told")
+    ends = offsets_of("told", sent)["told"]
+    found = committed(broker, "told")
+    assert found == {0: ends["broker-a:0"], 1: 0, 2: ends["broker-a:2"], 3: 0}
+
+
+def test_the_group_does_not_hear_of_a_batch_that_is_not_in_the_lake(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker.create_topic("early", 1)
+    sent = send(producer, "early", 5, queues=[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "commit", _fails)
+        with pytest.raises(SparkError, match="the disk is full"):
+            run("early", group="early-group")
+    assert committed(broker, "early", "early-group") == {}
+    run("early", group="early-group")
+    assert committed(broker, "early", "early-group") == {0: 5}
+    assert sent_in(lake, "delta") == sent
+
+
+def test_a_batch_that_died_behind_the_lakes_commit_is_told_and_not_archived_again(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker.create_topic("late", 1)
+    sent = send(producer, "late", 5, queues=[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveGroup, "commit", _fails)
+        with pytest.raises(SparkError, match="the disk is full"):
+            run("late", group="late-group")
+    assert sent_in(lake, "delta") == sent
+    run("late", group="late-group")
+    assert sent_in(lake, "delta") == sent
+    assert committed(broker, "late", "late-group") == {0: 5}
+
+
+def _fails(*_: object) -> None:
+    raise OSError("the disk is full")
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_a_second_checkpoint_for_the_same_topic_is_refused(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path, tmp_path: Path
+) -> None:
+    broker.create_topic("claimed", 1)
+    sent = send(producer, "claimed", 5, queues=[0])
+    run("claimed")
+    with pytest.raises(BadOption, match="topic claimed is archived in"):
+        run("claimed", checkpoint=str(tmp_path / "another"))
+    assert sent_in(lake, "delta") == sent
+
+
+def test_options_that_cannot_be_are_refused_before_anything_runs(run: Archive) -> None:
+    with pytest.raises(BadOption, match="there is no topic missing"):
+        run("missing")
+    with pytest.raises(BadOption, match="name topics, or a pattern"):
+        run()
+    with pytest.raises(BadOption, match="subscribe is set by the archive itself"):
+        run("x", options={"subscribe": "y"})
+    with pytest.raises(BadOption, match="unknown option startingOffset; did you mean"):
+        run("x", options={"startingOffset": "latest"})
+    with pytest.raises(BadOption, match="group is empty"):
+        run("x", group="")
+
+
+def test_lost_messages_stop_the_archive_or_are_left_out(
+    spark: "SparkSession", lake: Path, tmp_path: Path
+) -> None:
+    with EmbeddedBroker(in_memory=True, settings=SHORT) as broker:
+        broker.create_topic("lossy", 1)
+        with Producer(broker.namesrv, group="spark-tests") as producer:
+            archive(broker.namesrv, str(lake), topics=["lossy"], once=True, spark=spark)
+            sent = send(producer, "lossy", 30, queues=[0], message=_big)
+            first = _aged(broker)
+            given: dict[str, Any] = {"topics": ["lossy"], "once": True, "spark": spark}
+            with pytest.raises(DataLost, match="lost between 0 and"):
+                archive(broker.namesrv, str(lake), **given)
+            archive(broker.namesrv, str(lake), **given, options={"failOnDataLoss": "false"})
+    left = {place: body for place, body in sent.items() if place[2] >= first}
+    assert 0 < len(left) < 30
+    assert sent_in(lake, "delta") == left
+
+
+def _big(number: int) -> Message:
+    return Message("lossy", b"%04d" % number * 500)
+
+
+def _aged(broker: BlockingEmbeddedBroker) -> int:
+    """Have retention delete what it can; where the queue begins then."""
+    with Admin(broker.namesrv) as admin:
+        admin.brokers.delete_expired_log()
+        return admin.offsets.min(MessageQueue("lossy", "broker-a", 0))
+
+
+# -- running on ----------------------------------------------------------------------------------
+
+
+def test_an_archive_that_runs_ends_behind_the_batch_when_it_is_told_to(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    broker.create_topic("running", 2)
+    sent = send(producer, "running", 10, queues=range(2))
+    stop, seen = threading.Event(), list[BatchDone]()
+
+    def on_batch(done: BatchDone) -> None:
+        seen.append(done)
+        if len(seen) == 1:
+            sent.update(send(producer, "running", 6, queues=range(2)))
+        elif sum(one.rows for one in seen) == 16:
+            stop.set()
+
+    run("running", once=False, interval_s=0.1, stop=stop, on_batch=on_batch)
+    assert sent_in(lake, "delta") == sent
+    assert "10 messages in 1 files" in str(seen[0])
+    assert str(seen[-1]).endswith("nothing left to do")
+
+
+@pytest.mark.parametrize(("failures", "succeeds"), [(STARTS_MAX - 1, True), (STARTS_MAX, False)])
+def test_a_machine_that_is_too_busy_for_spark_is_given_some_more_chances(
+    monkeypatch: pytest.MonkeyPatch, failures: int, succeeds: bool
+) -> None:
+    outcomes = [RuntimeError("[X] Python worker failed to connect back. Y")] * failures
+
+    def run_once(*_: object) -> None:
+        if outcomes:
+            raise outcomes.pop()
+
+    class NoBatches:
+        done = 0
+        failure = None
+
+    monkeypatch.setattr(ArchiveQuery, "_run_once", run_once)
+    query = ArchiveQuery(None, {}, "", {})  # type: ignore[arg-type]
+    made: Any = NoBatches
+    if succeeds:
+        query.run(made, threading.Event())
+    else:
+        with pytest.raises(SparkError, match="failed to connect back"):
+            query.run(made, threading.Event())
+    assert not outcomes
+
+
+def test_a_task_that_fails_and_is_tried_again_leaves_nothing_behind(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    broker.create_topic("staged", 1)
+    sent = send(producer, "staged", 5, queues=[0])
+    run("staged", format="parquet")
+    [query] = (lake / "_staging").iterdir()
+    attempt = query / "1" / "0123.staged"
+    attempt.parent.mkdir()
+    attempt.write_bytes(b"half of a file, by an attempt that was killed")
+    sent |= send(producer, "staged", 5, queues=[0])
+    run("staged", format="parquet")
+    assert sent_in(lake, "parquet") == sent
+    assert not left_over(lake)
+
+
+def test_a_batch_without_messages_has_a_task_that_tells_where_it_ends() -> None:
+    reader = ArchiveReader({"namesrvAddr": "127.0.0.1:1", "topic": "t"}, None, "", "delta")  # type: ignore[arg-type]
+    place: dict[str, Any] = {"t": {"broker-a:0": 7}}
+    [task] = reader.partitions(place, place)
+    [rows] = reader.read(task)
+    [told] = rows.column("written").to_pylist()
+    assert json.loads(told) == {"files": [], "ends": place}
+
+
+# -- compaction ----------------------------------------------------------------------------------
+
+
+def test_compaction_makes_few_files_of_many_and_the_archive_goes_on(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    spark: "SparkSession",
+) -> None:
+    broker.create_topic("small", 1)
+    sent = send(producer, "small", 12, queues=[0])
+    run("small", options={"maxOffsetsPerTrigger": "3"})
+    before = rows_in(lake, "delta").sort_by("queueOffset")
+    told = compact(str(lake))
+    assert (told.files_before, told.files_after, told.files_deleted) == (4, 1, 0)
+    assert rows_in(lake, "delta").sort_by("queueOffset").equals(before)
+    sent |= send(producer, "small", 3, queues=[0])
+    assert run("small").rows == 3
+    assert sent_in(lake, "delta") == sent
+    assert bodies(read_lake(spark, str(lake)).collect()) == sent
+
+
+def test_compaction_refuses_what_readers_would_notice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("brokerName", "queueId", "queueOffset", "storeTimestamp")
+    Lake(str(tmp_path / "plain"), "parquet", columns)
+    assert main(["spark", "compact", "--lake", str(tmp_path / "plain")]) == 1
+    assert "would see rows twice or not at all" in capsys.readouterr().err
+    Lake(str(tmp_path / "delta"), "delta", columns)
+    given = ["spark", "compact", "--lake", str(tmp_path / "delta")]
+    assert main([*given, "--retention", "1h"]) == 1
+    assert "168 h or more is safe" in capsys.readouterr().err
+    assert main([*given, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files_after"] == 0
+    assert main(["spark", "compact", "--lake", str(tmp_path / "nothing")]) == 1
+    assert "is no lake" in capsys.readouterr().err
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+def test_the_command_archives_until_a_signal_and_tells_what_it_did(
+    broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    broker.create_topic("commanded", 2)
+    sent = send(producer, "commanded", 10, queues=range(2))
+    given = ["--namesrv", broker.namesrv, "--topic", "commanded", "--lake", str(lake)]
+    small = ["--master", "local[2]", "--conf", "spark.driver.memory=1g", "--interval", "1s"]
+    command = [sys.executable, "-m", "cometmq.cli.main", "spark", "archive", *given, *small]
+    with subprocess.Popen(
+        [*command, "-o", "json"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while "batch 0: 10 messages" not in said and (line := process.stderr.readline()):
+                said += line
+            process.send_signal(signal.SIGTERM)
+            told, rest = process.communicate(timeout=WAIT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said + rest
+    assert json.loads(told)["rows"] == 10
+    assert "Traceback" not in said + rest
+    assert sent_in(lake, "delta") == sent

@@ -1,0 +1,266 @@
+"""Lakes without Spark and brokers: files, batches that come again, and death at every step."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark.errors import BadOption, ClusterAway, SparkError
+from cometmq.spark.pipelines.archive_bundles import BUNDLE_ROWS_MIN, bundled
+from cometmq.spark.pipelines.archive_files import Naming, TopicFiles
+from cometmq.spark.pipelines.failures import plain
+from cometmq.spark.pipelines.lake.errors import LakeError
+from cometmq.spark.pipelines.lake.lake import Lake
+from cometmq.spark.pipelines.lake.place import Place
+from cometmq.spark.pipelines.lake.records import BatchRecord, LakeFile, Records
+from cometmq.spark.pipelines.lake.staging import staged_path
+from cometmq.spark.pipelines.lake.tables import file_schema
+from cometmq.spark.topic.offsets import QueueRange
+
+from .lakes import left_over, rows_in
+
+COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "body")
+NO_ICEBERG = importlib.util.find_spec("pyiceberg") is None
+FORMATS = [
+    "delta",
+    "parquet",
+    pytest.param("iceberg", marks=pytest.mark.skipif(NO_ICEBERG, reason="no pyiceberg")),
+]
+QUERY = "11111111-query"
+DAY_US = 86_400_000_000
+TOPIC = "%RETRY%orders"
+
+
+def batch_of(offsets: range, *, day: int = 20_000, queue: int = 0) -> pa.RecordBatch:
+    count = len(offsets)
+    return pa.RecordBatch.from_pydict(
+        {
+            "brokerName": ["broker-a"] * count,
+            "queueId": [queue] * count,
+            "queueOffset": list(offsets),
+            "storeTimestamp": [day * DAY_US + offset for offset in offsets],
+            "body": [b"message %d" % offset for offset in offsets],
+        },
+        schema=file_schema(COLUMNS, "parquet"),
+    )
+
+
+def staged(lake: Path, format_name: str, batch: int, *batches: pa.RecordBatch) -> list[LakeFile]:
+    """What a task does."""
+    naming = Naming(TOPIC, lambda: staged_path(QUERY, str(batch)), f"part-{batch}")
+    files = TopicFiles(Place(str(lake)), naming, file_schema(COLUMNS, format_name))
+    for rows in batches:
+        files.add(rows)
+    return files.close()
+
+
+def record(lake: Path, format_name: str, batch: int, end: int = 10) -> BatchRecord:
+    """A batch of ten messages on two days, in two files."""
+    first = range(batch * 10, batch * 10 + 5)
+    second = range(batch * 10 + 5, batch * 10 + 10)
+    files = staged(lake, format_name, batch, batch_of(first), batch_of(second, day=20_001))
+    ends = {TOPIC: {"broker-a:0": batch * 10 + end}}
+    return BatchRecord(QUERY, batch, "checkpoint", ends, files)
+
+
+def offsets_in(lake: Path, format_name: str) -> list[int]:
+    return sorted(rows_in(lake, format_name).column("queueOffset").to_pylist())
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_a_task_writes_a_file_for_each_day_and_says_what_is_in_it(tmp_path: Path) -> None:
+    mixed = pa.Table.from_batches([batch_of(range(3)), batch_of(range(3, 5), day=20_001)])
+    [rows] = mixed.combine_chunks().to_batches()
+    files = staged(tmp_path, "parquet", 0, rows, batch_of(range(5, 7), day=20_001))
+    assert [(file.date, file.rows) for file in files] == [("2024-10-04", 3), ("2024-10-05", 4)]
+    for file in files:
+        assert file.path.startswith(f"topic=%25RETRY%25orders/date={file.date}/part-0-")
+        assert file.bytes == (tmp_path / file.staged).stat().st_size
+        assert not file.staged.endswith("parquet")
+    found = pyarrow.parquet.read_table(pa.BufferReader((tmp_path / files[1].staged).read_bytes()))
+    assert found.column("queueOffset").to_pylist() == [3, 4, 5, 6]
+    assert '"maxValues":{"queueId":0,"queueOffset":6' in files[1].stats
+
+
+def test_a_task_that_meets_many_days_does_not_keep_all_files_open(tmp_path: Path) -> None:
+    days = [*range(20_000, 20_010), 20_000]
+    batches = [batch_of(range(n, n + 1), day=day) for n, day in enumerate(days)]
+    files = staged(tmp_path, "parquet", 0, *batches)
+    assert len(files) == 11, "the first day was closed, and began again"
+    assert sum(file.rows for file in files) == 11
+    assert len({file.path for file in files}) == 11
+
+
+def test_a_file_that_grows_large_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cometmq.spark.pipelines.archive_files.ROW_GROUP_ROWS_MAX", 10)
+    monkeypatch.setattr("cometmq.spark.pipelines.archive_files.FILE_BYTES_MAX", 100)
+    files = staged(tmp_path, "parquet", 0, *(batch_of(range(n, n + 10)) for n in (0, 10, 20)))
+    assert [file.rows for file in files] == [10, 10, 10]
+
+
+def test_small_ranges_of_a_topic_are_read_together_and_large_ones_alone() -> None:
+    def part(topic: str, queue: int, size: int) -> QueueRange:
+        return QueueRange(MessageQueue(topic, "broker-a", queue), 0, size)
+
+    large = BUNDLE_ROWS_MIN
+    ranges = [part("a", 0, 10), part("a", 1, large), part("a", 2, 5), part("b", 0, 1)]
+    assert bundled(ranges) == [ranges[:2], ranges[2:3], ranges[3:]]
+    assert bundled([]) == []
+
+
+# -- batches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_batch_that_comes_again_changes_nothing(tmp_path: Path, format_name: str) -> None:
+    lake = Lake(str(tmp_path), format_name, COLUMNS)
+    for batch in range(3):
+        lake.commit(record(tmp_path, format_name, batch))
+    Lake(str(tmp_path), format_name, COLUMNS).commit(record(tmp_path, format_name, 2))
+    assert offsets_in(tmp_path, format_name) == list(range(30))
+    assert set(rows_in(tmp_path, format_name).column("topic").to_pylist()) == {TOPIC}
+    assert not left_over(tmp_path)
+
+
+class Died(Exception):
+    pass
+
+
+class Mortal:
+    """Dies before or after its nth change to the disk."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, lake: Lake, step: int, *, after: bool):
+        self._step, self._after = step, after
+        self.is_dead = False
+        for name in ("write", "move", "sync_directories", "remove"):
+            monkeypatch.setattr(lake.place, name, self._counted(getattr(lake.place, name)))
+        monkeypatch.setattr(lake._table, "add", self._counted(lake._table.add))
+
+    def _counted(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any) -> Any:
+            self._step -= 1
+            self.is_dead |= self._step < 0
+            if self.is_dead and not (self._after and self._step == -1):
+                raise Died
+            done = change(*given)
+            if self.is_dead:
+                raise Died
+            return done
+
+        return counted
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_driver_may_die_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str, after: bool
+) -> None:
+    for step in range(100):
+        root = tmp_path / str(step)
+        Lake(str(root), format_name, COLUMNS).commit(record(root, format_name, 0))
+        lake = Lake(str(root), format_name, COLUMNS)
+        with monkeypatch.context() as patched:
+            mortal = Mortal(patched, lake, step, after=after)
+            try:
+                lake.commit(record(root, format_name, 1))
+            except Died:
+                pass
+            else:
+                break
+        seen = offsets_in(root, format_name)
+        assert len(seen) == len(set(seen)), "nothing is there twice, not even for a moment"
+        Lake(str(root), format_name, COLUMNS).commit(record(root, format_name, 1))
+        assert offsets_in(root, format_name) == list(range(20)), f"died at step {step}"
+        assert not left_over(root)
+    assert step >= 6, "it died less often than it has steps"
+    assert not mortal.is_dead
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_batch_that_now_ends_elsewhere_is_refused(tmp_path: Path, format_name: str) -> None:
+    lake = Lake(str(tmp_path), format_name, COLUMNS)
+    lake.commit(record(tmp_path, format_name, 0))
+    with pytest.raises(LakeError, match="the checkpoint has lost entries"):
+        lake.commit(record(tmp_path, format_name, 0, end=9))
+    lake.commit(record(tmp_path, format_name, 1))
+    with pytest.raises(LakeError, match="older than the lake"):
+        lake.commit(record(tmp_path, format_name, 0))
+    assert offsets_in(tmp_path, format_name) == list(range(20))
+
+
+def test_a_topic_is_archived_with_one_checkpoint_only(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "parquet", COLUMNS)
+    lake.commit(record(tmp_path, "parquet", 0))
+    lake.refuse_foreign([TOPIC], QUERY)
+    lake.refuse_foreign(["others"], "another query")
+    with pytest.raises(BadOption, match=r"orders is archived in .* with the checkpoint checkpoint"):
+        lake.refuse_foreign(["others", TOPIC], "another query")
+
+
+def test_a_lake_keeps_its_format_and_its_columns(tmp_path: Path) -> None:
+    Lake(str(tmp_path), "parquet", COLUMNS)
+    with pytest.raises(BadOption, match="has the format parquet, not delta"):
+        Lake(str(tmp_path), "delta", COLUMNS)
+    with pytest.raises(BadOption, match="has the columns topic, brokerName"):
+        Lake(str(tmp_path), "parquet", COLUMNS[:-1])
+    with pytest.raises(BadOption, match="queueOffset is not there"):
+        Lake(str(tmp_path), "parquet", ("brokerName", "queueId", "storeTimestamp"))
+    with pytest.raises(BadOption, match="'orc' is unknown; there are delta, iceberg, parquet"):
+        Lake(str(tmp_path), "orc", COLUMNS)
+
+
+def test_files_that_somebody_removed_are_missed(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "parquet", COLUMNS)
+    first = record(tmp_path, "parquet", 0)
+    lake.commit(first)
+    (tmp_path / first.files[0].path).unlink()
+    with pytest.raises(LakeError, match="is gone"):
+        lake.commit(record(tmp_path, "parquet", 0))
+
+
+def test_only_the_last_records_are_kept(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "parquet", COLUMNS)
+    for batch in range(12):
+        lake.commit(record(tmp_path, "parquet", batch))
+    assert [one.batch for one in Records(Place(str(tmp_path))).of(QUERY)] == [11, 10]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[Place]:
+    return [Place(str(tmp_path)), Place(f"file://{tmp_path}")]
+
+
+def test_a_lake_is_a_path_or_a_url(places: list[Place]) -> None:
+    for place in places:
+        place.write("a/b.json", place.url.encode())
+        assert place.read("a/b.json") == place.url.encode()
+        assert place.listed("a") == ["b.json"]
+        assert place.listed("nothing") == []
+        assert place.read("nothing") is None
+        place.remove("nothing")
+    with pytest.raises(BadOption, match="nowhere://x cannot be opened"):
+        Place("nowhere://x")
+
+
+def test_without_pyiceberg_the_format_says_what_to_install(tmp_path: Path) -> None:
+    if not NO_ICEBERG:
+        pytest.skip("pyiceberg is here")
+    with pytest.raises(SparkError, match=r"not available because .*pip install 'pyiceberg"):
+        Lake(str(tmp_path), "iceberg", COLUMNS)
+
+
+def test_a_failure_is_told_in_the_words_of_who_failed() -> None:
+    trace = "Job aborted\n  File x\ncometmq.spark.errors.ClusterAway: no answer\n\n\tat java"
+    told = plain(RuntimeError(trace))
+    assert isinstance(told, ClusterAway)
+    assert str(told) == "no answer"
+    assert str(plain(RuntimeError("first\nsecond"))) == "RuntimeError: first"

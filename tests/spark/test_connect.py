@@ -1,0 +1,56 @@
+"""Spark Connect: a server, and a client that has neither Java nor a session of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from .clusters import HOST, SparkProcess, connect_server
+from .drivers import Driver
+from .same_results import (
+    orders,
+    test_a_batch,
+    test_a_batch_with_a_filter_and_split_queues,
+    test_a_batch_written,
+    test_a_join_and_a_shuffle,
+    test_a_stores_files,
+    test_a_stream,
+    test_a_stream_from_topic_to_topic,
+    test_what_is_wrong_is_told,
+)
+
+__all__ = [
+    "orders",
+    "test_a_batch",
+    "test_a_batch_with_a_filter_and_split_queues",
+    "test_a_batch_written",
+    "test_a_join_and_a_shuffle",
+    "test_a_stores_files",
+    "test_a_stream",
+    "test_a_stream_from_topic_to_topic",
+    "test_what_is_wrong_is_told",
+]
+
+
+pytestmark = pytest.mark.timeout(900)  # Several Java processes start on whatever machine this is.
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
+    pytest.importorskip("grpc", reason="needs grpcio: pip install 'cometmq[connect]'")
+    process = connect_server(tmp_path_factory.mktemp("connect") / "server.log", {})
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def driver(server: SparkProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    log = tmp_path_factory.mktemp("client") / "client.log"
+    no_java = {"JAVA_HOME": str(log.parent), "PATH": str(log.parent)}
+    with Driver(log, f"sc://{HOST}:{server.told()}", {}, environment=no_java) as client:
+        yield client
+    assert "Warning" not in log.read_text()
+
+
+def test_the_server_has_our_code(driver: Driver) -> None:
+    ours, *workers = driver.ask("codec")
+    assert workers == [ours]

@@ -1,0 +1,153 @@
+"""Messages that the sink had to send again: what the source leaves out, and what it never does."""
+
+import itertools
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from cometmq.client.blocking import Admin
+from cometmq.spark.errors import BadOption
+from cometmq.spark.sink.ids import Origin, fixed_ids
+from cometmq.spark.sink.writers import Plan, write_rows
+from cometmq.spark.topic import ranges
+from cometmq.spark.topic.duplicates import Duplicates, Earlier
+from cometmq.spark.topic.offsets import QueueRange
+from cometmq.spark.topic.options import read_options
+from cometmq.spark.topic.ranges import read_range
+from cometmq.testing import BlockingEmbeddedBroker
+
+from .sending import options
+
+FOREIGN = "C00002025606017C682B50A800000003"
+
+
+def ids(query: str, batch: int, rows: range, partition: int = 0) -> list[str]:
+    made = fixed_ids(Origin(query, batch, partition), 0, 1000)
+    return [made.text(row) for row in rows]
+
+
+def left(*pieces: list[str]) -> list[str]:
+    """What is left of a queue that is read in these pieces by one reader."""
+    duplicates, kept = Duplicates(), []
+    for piece in pieces:
+        repeated = set(duplicates.repeated(piece))
+        kept += [text for number, text in enumerate(piece) if number not in repeated]
+    return kept
+
+
+def test_an_id_that_stands_earlier_in_the_queue_is_left_out() -> None:
+    first = ids("q", 1, range(10))
+    assert left(first, ids("q", 1, range(20))) == ids("q", 1, range(20))
+    assert left(first + first) == first
+    other_partition = ids("q", 1, range(10), partition=7)
+    assert left(first, other_partition) == first + other_partition
+
+
+def test_ids_that_others_made_are_never_left_out() -> None:
+    assert left([FOREIGN, FOREIGN], [FOREIGN]) == [FOREIGN] * 3
+    mixed = [FOREIGN, *ids("q", 0, range(2)), FOREIGN, *ids("q", 0, range(2))]
+    assert left(mixed) == [FOREIGN, *ids("q", 0, range(2)), FOREIGN]
+
+
+def test_delayed_rows_are_never_left_out_since_they_come_when_their_time_has_come() -> None:
+    delayed = fixed_ids(Origin("q", 0, 0), 0, 10).of_delayed.text(5)
+    assert left([delayed, delayed]) == [delayed, delayed]
+
+
+def test_only_the_newest_batch_of_a_query_is_remembered() -> None:
+    old, new = ids("q", 1, range(3)), ids("q", 2, range(3))
+    assert left(old, new, new) == old + new
+    assert left(old, new, old) == old + new + old, "too late to be known, so it stays"
+    other = ids("other", 1, range(3))
+    assert left(old, other, old, other) == old + other
+
+
+def test_queries_batches_and_partitions_give_different_ids() -> None:
+    made = {
+        fixed_ids(Origin(query, batch, partition), row, 1).text(0)
+        for query, batch, partition, row in itertools.product(
+            ("a", "b"), (0, 1, 2**32 - 1), (0, 1, 15, 16, 2**20 - 1), (0, 1, 2**28 - 1)
+        )
+    }
+    assert len(made) == 2 * 3 * 5 * 3
+    assert {len(text) for text in made} == {32}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_a_queue_is_cut_into_ranges_makes_no_difference(seed: int) -> None:
+    rng = random.Random(seed)
+    queue: list[str] = []
+    for batch in range(6):
+        rows = ids("q", batch, range(rng.randrange(1, 8)))
+        for _ in range(rng.randrange(1, 4)):
+            queue += rows[: rng.randrange(1, len(rows) + 1)] + [FOREIGN] * rng.randrange(2)
+        queue += rows
+    cuts = sorted(rng.sample(range(1, len(queue)), 3))
+    kept: list[str] = []
+    for start, end in itertools.pairwise([0, *cuts, len(queue)]):
+        duplicates, piece = Duplicates(), queue[start:end]
+        earlier, at = Earlier(duplicates.unknown(piece)), start
+        while at and not earlier.is_complete:
+            earlier.add(queue[max(0, at - 2) : at])
+            at = max(0, at - 2)
+        duplicates.before(earlier)
+        repeated = set(duplicates.repeated(piece))
+        kept += [text for number, text in enumerate(piece) if number not in repeated]
+    assert kept == left(queue)
+    assert len({*kept} - {FOREIGN}) == len([text for text in kept if text != FOREIGN])
+
+
+# -- with a broker -------------------------------------------------------------------------------
+
+
+def attempt(broker: BlockingEmbeddedBroker, topic: str, batch: int, rows: range) -> None:
+    """What a task of the sink does, as far as it gets."""
+    given = options(broker, topic=topic, deliveryGuarantee="idempotent")
+    body = pa.record_batch({"body": pa.array([b"%d of %d" % (row, batch) for row in rows])})
+    write_rows(given, Origin("query", batch, 0), ["body"], Plan({}, {}), iter([body]))
+
+
+def read(broker: BlockingEmbeddedBroker, topic: str, part: tuple[int, int]) -> Iterator[str]:
+    given = options(broker, topic=topic, dropDuplicates=True)
+    with Admin(broker.namesrv) as admin:
+        (queue,) = admin.topics.stats(topic).queues
+    chosen = read_options(given, streaming=False)
+    for batch in read_range(chosen, QueueRange(queue, *part), ("body",)):
+        assert batch.schema.names == ["body"]
+        yield from (body.as_py().decode() for body in batch.column(0))
+
+
+def test_a_reader_looks_back_over_the_border_of_its_range(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "LOOK_BACK_FIRST", 8)
+    broker.create_topic("sent-again", 1)
+    attempt(broker, "sent-again", 0, range(30))
+    attempt(broker, "sent-again", 1, range(25))  # It died here,
+    attempt(broker, "sent-again", 1, range(40))  # and began anew.
+    expected = [f"{row} of 0" for row in range(30)] + [f"{row} of 1" for row in range(40)]
+    assert list(read(broker, "sent-again", (0, 95))) == expected
+    for cut in (1, 29, 30, 31, 54, 55, 56, 70, 94):
+        found = [*read(broker, "sent-again", (0, cut)), *read(broker, "sent-again", (cut, 95))]
+        assert found == expected, cut
+
+
+def test_looking_back_has_a_bound(broker: BlockingEmbeddedBroker) -> None:
+    broker.create_topic("far-away", 1)
+    attempt(broker, "far-away", 0, range(10))
+    attempt(broker, "far-away", 0, range(10))
+    given = options(broker, topic="far-away", dropDuplicates=True, dropDuplicatesLookback=4)
+    with Admin(broker.namesrv) as admin:
+        (queue,) = admin.topics.stats("far-away").queues
+    chosen = read_options(given, streaming=False)
+    batches = read_range(chosen, QueueRange(queue, 10, 20), ("body",))
+    found = [body.as_py() for batch in batches for body in batch.column(0)]
+    assert found == [b"%d of 0" % row for row in range(6)], "6 to 9 stand up to 4 before"
+
+
+def test_a_bound_without_the_wish_is_refused() -> None:
+    given = {"namesrvAddr": "127.0.0.1:1", "topic": "t", "dropDuplicatesLookback": "5"}
+    with pytest.raises(BadOption, match="dropDuplicatesLookback is set, but dropDuplicates is not"):
+        read_options(given, streaming=False)

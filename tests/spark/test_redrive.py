@@ -1,0 +1,287 @@
+"""Dead letters go back to their topics, each once, whatever happens to who sends them."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.client.blocking import Admin
+from cometmq.client.link import Link
+from cometmq.client.names import AnswerTimedOut, Message, ReceivedMessage
+from cometmq.protocol.codes import RequestCode
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark.errors import BadOption, SparkError
+from cometmq.spark.pipelines import redrive_desk
+from cometmq.spark.pipelines.redrive import Choice, Redriven, redrive
+from cometmq.spark.pipelines.redrive_desk import AlreadyRunning
+from cometmq.spark.pipelines.redrive_letters import FIRST_ID, FROM, Letter
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
+
+from .dead_letters import bury, messages_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Letters:
+    """Dead letters of one group, and what became of them."""
+
+    def __init__(self, spark: "SparkSession", broker: BlockingEmbeddedBroker, name: str) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.topic, self.group = f"{name}-topic", f"{name}-group"
+        broker.create_topic(self.topic)
+
+    def bury(self, count: int, **more: Any) -> list[str]:
+        return bury(self.broker.namesrv, self.topic, self.group, count, **more)
+
+    def redrive(self, *, choice: Choice = Choice(), **more: Any) -> Redriven:  # noqa: B008
+        return redrive(
+            self.broker.namesrv,
+            self.group,
+            choice=choice,
+            spark=self.spark,
+            **{"wait_s": 0, **more},
+        )
+
+    def copies(self, topic: str = "") -> list[ReceivedMessage]:
+        found = messages_of(self.broker.namesrv, topic or self.topic)
+        return [message for message in found if FROM in message.properties]
+
+    def copied(self, topic: str = "") -> Counter[str]:
+        """The ids of letters whose copies are there, each as often as it is there."""
+        return Counter(copy.properties[FIRST_ID] for copy in self.copies(topic))
+
+
+@pytest.fixture
+def letters(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker, request: pytest.FixtureRequest
+) -> Letters:
+    return Letters(spark, broker, request.node.name.replace("_", "-")[5:60])
+
+
+def test_letters_go_to_their_topics_as_they_were_sent(letters: Letters) -> None:
+    def message(number: int) -> Message:
+        return Message(
+            letters.topic, b"body %d" % number * 2000, tags="paid", keys=("a", f"k{number}"),
+            properties={"shop": "7"}, sharding_key="customer-1",
+        )  # fmt: skip
+
+    ids = letters.bury(3, message=message)
+    told = letters.redrive()
+    assert (told.letters, told.sent, told.found, told.refused) == (3, 3, 0, 0)
+    assert told.by_topic == {letters.topic: 3}
+    copies = letters.copies()
+    assert {copy.body for copy in copies} == {b"body %d" % number * 2000 for number in range(3)}
+    assert len({copy.queue for copy in copies}) == 1, "one sharding key, one queue"
+    for copy in copies:
+        assert copy.reconsume_times == 0
+        assert copy.tags == "paid"
+        assert copy.keys[0] == "a"
+        assert copy.sharding_key == "customer-1"
+        assert copy.properties["shop"] == "7"
+        assert copy.properties[FIRST_ID] in ids
+        assert copy.properties[FROM].startswith(f"%DLQ%{letters.group} broker-a:0 ")
+        assert copy.message_id not in ids
+        assert not {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DELAY"} & copy.properties.keys()
+
+
+def test_what_is_redriven_is_not_redriven_again(letters: Letters) -> None:
+    ids = letters.bury(5)
+    letters.redrive()
+    again = letters.redrive()
+    assert (again.letters, again.sent) == (0, 0), "its group's offset is behind them"
+    later = letters.bury(1)
+    assert letters.redrive().sent == 1
+    assert letters.copied() == Counter(ids + later)
+
+
+def test_without_offsets_the_topic_itself_tells_what_is_there(letters: Letters) -> None:
+    ids = letters.bury(5)
+    letters.redrive()
+    with Admin(letters.broker.namesrv) as admin:
+        admin.offsets.commit(
+            f"REDRIVE_{letters.group}",
+            {MessageQueue(f"%DLQ%{letters.group}", "broker-a", 0): 0},
+        )
+    again = letters.redrive()
+    assert (again.letters, again.found, again.sent) == (5, 5, 0)
+    assert letters.copied() == Counter(ids)
+
+
+def test_filters_choose_letters_and_others_stay_for_later(letters: Letters) -> None:
+    def message(number: int) -> Message:
+        return Message(
+            letters.topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd",
+            keys=(f"k{number}", "all"), properties={"n": str(number)},
+        )  # fmt: skip
+
+    ids = letters.bury(8, message=message)
+    assert letters.redrive(choice=Choice(tags=["even"], limit=3)).sent == 3
+    assert letters.copied() == Counter([ids[0], ids[2], ids[4]])
+    assert letters.redrive(choice=Choice(keys=["k1", "k'2"])).sent == 1
+    assert letters.redrive(choice=Choice(where="properties['n'] >= '6'")).sent == 2
+    told = letters.redrive()
+    assert (told.letters, told.found, told.sent) == (6, 4, 2), "the first two are noted"
+    assert letters.copied() == Counter(ids)
+
+
+def test_times_choose_letters(letters: Letters) -> None:
+    ids = letters.bury(3)
+    letters.redrive(choice=Choice(until_ms=1))
+    assert letters.copied() == Counter()
+    dead = messages_of(letters.broker.namesrv, f"%DLQ%{letters.group}")
+    between = Choice(since_ms=dead[1].store_timestamp, until_ms=dead[1].store_timestamp + 1)
+    letters.redrive(choice=between)
+    assert letters.copied()[ids[1]] == 1
+
+
+def test_a_dry_run_tells_and_sends_nothing(letters: Letters) -> None:
+    ids = letters.bury(3)
+    told = letters.redrive(dry_run=True, choice=Choice(limit=2))
+    assert (told.chosen, told.sent) == (2, 2)
+    assert [sample.message_id for sample in told.samples] == ids[:2]
+    assert told.samples[0].topic == letters.topic
+    assert letters.copied() == Counter()
+    assert letters.redrive().sent == 3
+
+
+def test_all_letters_can_go_to_another_topic(letters: Letters) -> None:
+    ids = letters.bury(2)
+    other = f"{letters.topic}-other"
+    letters.broker.create_topic(other, 1)
+    assert letters.redrive(to=other).by_topic == {other: 2}
+    assert letters.copied(other) == Counter(ids)
+    assert letters.copied() == Counter()
+
+
+def test_a_letter_whose_topic_is_gone_is_refused_and_stays(letters: Letters) -> None:
+    letters.bury(2)
+    with Admin(letters.broker.namesrv) as admin:
+        admin.topics.delete(letters.topic)
+    told = letters.redrive()
+    assert (told.sent, told.refused) == (0, 2)
+    assert list(told.reasons) == [
+        f"there is no topic {letters.topic}: create it, or name another (--to)"
+    ]
+    letters.broker.create_topic(letters.topic)
+    assert letters.redrive().sent == 2
+
+
+def test_what_cannot_be_is_refused_by_its_name(letters: Letters) -> None:
+    with pytest.raises(BadOption, match="there is no topic %DLQ%"):
+        letters.redrive()
+    letters.bury(1)
+    for wrong, said in (
+        ({"to": "%DLQ%x"}, "is no topic that messages are sent to"),
+        ({"to": "no-such-topic"}, "there is no topic no-such-topic: create it"),
+        ({"rate": 0}, "rate: more than 0"),
+        ({"choice": Choice(limit=0)}, "limit: 1 or more"),
+        ({"options": {"topic": "x"}}, "topic: a redrive takes accessKey"),
+        ({"choice": Choice(where="nonsense > 1")}, "nonsense"),
+    ):
+        with pytest.raises(SparkError, match=said):
+            letters.redrive(**wrong)
+    assert letters.copied() == Counter()
+
+
+def test_only_one_redrive_of_a_group_is_at_work(letters: Letters) -> None:
+    ids = letters.bury(40)
+    begun = threading.Event()
+
+    def first() -> None:
+        letters.redrive(rate=20, on_progress=lambda _: begun.set())
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert begun.wait(60)
+    with pytest.raises(AlreadyRunning, match="another redrive of %DLQ%"):
+        letters.redrive()
+    thread.join(60)
+    assert letters.copied() == Counter(ids)
+
+
+def test_who_waits_goes_on_where_the_other_ended(letters: Letters) -> None:
+    ids = letters.bury(30)
+    begun = threading.Event()
+    told: list[Redriven] = []
+
+    def first() -> None:
+        told.append(letters.redrive(rate=15, on_progress=lambda _: begun.set()))
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert begun.wait(60)
+    waited: list[bool] = []
+    told.append(letters.redrive(wait_s=60, on_wait=lambda: waited.append(True)))
+    thread.join(60)
+    assert waited == [True]
+    assert sum(one.sent for one in told) == 30
+    assert letters.copied() == Counter(ids)
+
+
+def test_a_rate_is_kept(letters: Letters) -> None:
+    letters.bury(20)
+    windows: list[float] = []
+    letters.redrive(rate=10, on_progress=lambda _: windows.append(time.monotonic()))
+    assert len(windows) == 2
+    assert windows[1] - windows[0] >= 0.9
+
+
+@pytest.fixture
+def proxied(spark: "SparkSession") -> Iterator[Letters]:
+    with EmbeddedBroker(through_proxy=True) as broker:
+        yield Letters(spark, broker, "proxied")
+
+
+def test_a_lost_answer_sends_no_letter_twice(
+    proxied: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrive_desk, "SETTLE_S", 1.0)
+    ids = proxied.bury(20)
+    lost: list[int] = []
+    ask = Link.ask
+
+    async def loses_answers(self: Any, address: str, code: int, *rest: Any, **more: Any) -> Any:
+        answer = await ask(self, address, code, *rest, **more)
+        if code == RequestCode.SEND_MESSAGE_V2 and len(lost) < 7:
+            lost.append(code)
+            raise AnswerTimedOut("the answer was lost on its way")
+        return answer
+
+    monkeypatch.setattr(Link, "ask", loses_answers)
+    told = proxied.redrive()
+    assert len(lost) == 7
+    assert told.sent == 20
+    assert proxied.copied() == Counter(ids)
+
+
+def test_a_broker_that_is_away_for_a_moment_is_waited_for(
+    proxied: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrive_desk, "SETTLE_S", 1.0)
+    ids = proxied.bury(40)
+    restarted: list[bool] = []
+
+    def restart(_: Redriven) -> None:
+        if not restarted:
+            restarted.append(True)
+            proxied.broker.restart(abrupt=True)
+
+    told = proxied.redrive(rate=20, on_progress=restart)
+    assert told.sent == 40
+    assert proxied.copied() == Counter(ids)
+
+
+def test_a_copy_has_the_same_id_whenever_it_is_made() -> None:
+    queue = MessageQueue("%DLQ%g", "broker-a", 0)
+    letter = Letter(queue, 7, "ID", 1000, "", "", 3, b"body", {"RETRY_TOPIC": "orders"})
+    moved = Letter(queue, 8, "ID", 1000, "", "", 3, b"body", {"RETRY_TOPIC": "orders"})
+    assert letter.copy_id == letter.copy_id != moved.copy_id
+    assert len(letter.copy_id) == 32
+    assert bytes.fromhex(letter.copy_id)[0] == 0xF0
+    assert letter.origin == "orders"
+    assert Letter(queue, 7, "ID", 1, "", "", 3, b"", {"DLQ_ORIGIN_TOPIC": "a"}).origin == "a"

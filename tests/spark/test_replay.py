@@ -1,0 +1,322 @@
+"""Messages of lakes, stores and topics are sent again, in order, each once."""
+
+import datetime as dt
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.client.blocking import Producer
+from cometmq.client.names import Message, ReceivedMessage
+from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark.errors import BadOption, SparkError
+from cometmq.spark.pipelines import archive, replay_plan, replay_run
+from cometmq.spark.pipelines.replay import replay
+from cometmq.spark.pipelines.replay_pace import Pace
+from cometmq.spark.pipelines.replay_plan import SourceQueue, steps_for, with_targets
+from cometmq.spark.pipelines.replay_properties import own_properties
+from cometmq.spark.pipelines.replay_run import Replayed, Run
+from cometmq.spark.pipelines.replay_sending import FROM, ready
+from cometmq.spark.pipelines.replay_sources import Choice
+from cometmq.testing import BlockingEmbeddedBroker
+
+from .dead_letters import messages_of
+from .sending import send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUEUES = 4
+
+
+class Replays:
+    """A topic with messages, and one that gets them again."""
+
+    def __init__(
+        self, spark: "SparkSession", broker: BlockingEmbeddedBroker, producer: Producer, name: str
+    ) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.producer = producer
+        self.source, self.target = f"{name}-a", f"{name}-b"
+        broker.create_topic(self.source, QUEUES)
+        broker.create_topic(self.target, QUEUES)
+
+    def send(self, count: int, message: Callable[[int], Message] | None = None) -> None:
+        send(self.producer, self.source, count, queues=range(QUEUES), message=message)
+
+    def replay(self, **more: Any) -> Replayed:
+        """From topic to topic unless it is said else."""
+        if not {"lake", "store"} & more.keys():
+            more.setdefault("choice", Choice(topics=(self.source,)))
+        return replay(self.broker.namesrv, **{"to": self.target, "spark": self.spark, **more})
+
+    def to_parquet(self, path: Path) -> str:
+        reader = self.spark.read.format("rocketmq").option("namesrvAddr", self.broker.namesrv)
+        frame = reader.option("topic", self.source).option("includeProperties", "true").load()
+        frame.selectExpr("*", "to_date(storeTimestamp) as date").write.partitionBy(
+            "topic", "date"
+        ).parquet(str(path))
+        return str(path)
+
+    def stored(self, topic: str) -> list[ReceivedMessage]:
+        return messages_of(self.broker.namesrv, topic)
+
+    def check_order(self, count: int) -> None:
+        """All messages are there once, and those of a source queue stand in one queue, in order."""
+        by_source: dict[str, list[tuple[MessageQueue, int]]] = defaultdict(list)
+        bodies = []
+        for message in self.stored(self.target):
+            topic, queue, offset = message.properties[FROM].split()
+            assert topic == self.source
+            by_source[queue].append((message.queue, int(offset)))
+            bodies.append(message.body)
+        assert sorted(bodies) == sorted(m.body for m in self.stored(self.source))
+        assert len(bodies) == count
+        for places in by_source.values():
+            assert len({queue for queue, _ in places}) == 1
+            assert [offset for _, offset in places] == sorted({offset for _, offset in places})
+
+
+@pytest.fixture
+def replays(
+    spark: "SparkSession",
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    request: pytest.FixtureRequest,
+) -> Replays:
+    name = re.sub("[^a-zA-Z]+", "-", request.node.name)[5:100]
+    return Replays(spark, broker, producer, name)
+
+
+def rich(topic: str) -> Callable[[int], Message]:
+    def message(number: int) -> Message:
+        return Message(
+            topic, b"body %d" % number, tags="even" if number % 2 == 0 else "odd",
+            keys=("all", f"k{number}"), properties={"n": str(number)}, sharding_key=f"s{number}",
+        )  # fmt: skip
+
+    return message
+
+
+def test_a_topic_is_replayed_in_order_and_as_it_was_sent(replays: Replays) -> None:
+    replays.send(40, rich(replays.source))
+    told = replays.replay()
+    assert (told.messages, told.sent, told.found, told.steps) == (40, 40, 0, 1)
+    assert told.by_topic == {replays.target: 40}
+    replays.check_order(40)
+    for message in replays.stored(replays.target):
+        number = message.body.decode().split()[1]
+        assert message.tags == ("even" if int(number) % 2 == 0 else "odd")
+        assert message.keys == ["all", f"k{number}"]
+        assert message.sharding_key == f"s{number}"
+        assert message.properties["n"] == number
+
+
+def test_a_lake_is_replayed(replays: Replays, tmp_path: Path) -> None:
+    replays.send(40, rich(replays.source))
+    lake = replays.to_parquet(tmp_path / "lake")
+    assert replays.replay(lake=lake, keep_queues=True).sent == 40
+    replays.check_order(40)
+    for message in replays.stored(replays.target):
+        assert message.properties[FROM].split()[1] == f"broker-a:{message.queue.queue_id}"
+
+
+def test_what_the_archive_has_kept_is_replayed(replays: Replays, tmp_path: Path) -> None:
+    replays.send(20, rich(replays.source))
+    lake = str(tmp_path / "lake")
+    archive(
+        replays.broker.namesrv, lake, topics=[replays.source], once=True,
+        group=f"{replays.source}-archive", spark=replays.spark,
+    )  # fmt: skip
+    assert replays.replay(lake=lake).sent == 20
+    replays.check_order(20)
+    assert {m.properties["n"] for m in replays.stored(replays.target)} == set(map(str, range(20)))
+
+
+def test_the_files_of_a_store_are_replayed_in_steps(
+    replays: Replays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_plan, "STEP_ROWS", 15)
+    replays.send(40)
+    store = str(replays.broker.directory / "broker-a")
+    told = replays.replay(store=store, choice=Choice(topics=(replays.source,)))
+    assert (told.sent, told.steps, told.steps_done) == (40, 3, 3)
+    found = sorted(message.body for message in replays.stored(replays.target))
+    assert found == sorted(b"message %d" % number for number in range(40))
+
+
+def test_a_choice_is_all_that_is_sent(replays: Replays, tmp_path: Path) -> None:
+    replays.send(40, rich(replays.source))
+    lake = replays.to_parquet(tmp_path / "lake")
+    choice = Choice(
+        topics=(replays.source,), first_offset=2, end_offset=8,
+        where="tags = 'even' and properties['n'] < '3'",
+    )  # fmt: skip
+    replays.replay(lake=lake, choice=choice)
+    expected = {
+        m.body
+        for m in replays.stored(replays.source)
+        if 2 <= m.queue_offset < 8 and m.tags == "even" and m.properties["n"] < "3"
+    }
+    assert {message.body for message in replays.stored(replays.target)} == expected
+    assert expected
+
+
+def test_times_choose_messages(replays: Replays) -> None:
+    replays.send(4)
+    later = round(dt.datetime.now(dt.UTC).timestamp() * 1000) + 3_600_000
+    for nothing in (Choice(topics=(replays.source,), since_ms=later),
+                    Choice(topics=(replays.source,), until_ms=1)):  # fmt: skip
+        assert replays.replay(choice=nothing).messages == 0
+    everything = Choice(topics=(replays.source,), since_ms=1, until_ms=later)
+    assert replays.replay(choice=everything).sent == 4
+
+
+def test_a_dry_run_counts_and_shows_and_sends_nothing(replays: Replays) -> None:
+    replays.send(12, rich(replays.source))
+    told = replays.replay(dry_run=True)
+    assert (told.messages, told.sent) == (12, 0)
+    assert told.bytes == sum(len(b"body %d" % number) for number in range(12))
+    assert len(told.queues) == QUEUES
+    assert told.samples[0].place == f"{replays.source} broker-a:0 0"
+    assert replays.stored(replays.target) == []
+
+
+def test_a_rate_is_kept(replays: Replays) -> None:
+    replays.send(30)
+    replays.replay(rate=20)
+    times = [message.store_timestamp for message in replays.stored(replays.target)]
+    assert len(times) == 30
+    assert max(times) - min(times) >= 1000, "30 messages at 20 a second"
+
+
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_a_replay_goes_on_in_the_middle_of_a_step(
+    replays: Replays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_of_it: bool
+) -> None:
+    monkeypatch.setattr(replay_plan, "STEP_ROWS", 20)
+    monkeypatch.setattr(replay_run, "SETTLE_S", 0.1)
+    replays.send(60)
+    checkpoint = str(tmp_path / "checkpoint")
+    real = Run._send
+
+    def killed_behind(run: Run, at: Any, skip: dict[int, int], rate: float | None) -> int:
+        """Messages are sent, but nobody notes it."""
+        sent = real(run, at, skip, rate)
+        if at.step == 1:
+            raise RuntimeError("killed")
+        return sent
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_send", killed_behind)
+        if not all_of_it:
+            patch.setattr(
+                replay_run, "ready", lambda frame, n: ready(frame.where("queueOffset < 7"), n)
+            )
+        with pytest.raises(SparkError, match="killed"):
+            replays.replay(checkpoint=checkpoint)
+    there = len(replays.stored(replays.target))
+    assert there == (40 if all_of_it else 20 + 2 * QUEUES)
+    told = replays.replay(checkpoint=checkpoint)
+    assert (told.found, told.sent) == (there, 60 - there)
+    replays.check_order(60)
+    again = replays.replay(checkpoint=checkpoint)
+    assert (again.found, again.sent) == (60, 0)
+    replays.check_order(60)
+
+
+def test_a_checkpoint_is_of_one_replay_and_one_run(replays: Replays, tmp_path: Path) -> None:
+    replays.send(4)
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def another(_: Replayed) -> None:
+        with pytest.raises(BadOption, match="another replay is at work"):
+            replays.replay(checkpoint=checkpoint)
+
+    told = replays.replay(checkpoint=checkpoint, on_progress=another)
+    assert told.sent == 4
+    with pytest.raises(BadOption, match="it is of another replay"):
+        replays.replay(checkpoint=checkpoint, keep_queues=True)
+
+
+def test_what_cannot_be_is_refused_by_its_name(replays: Replays, tmp_path: Path) -> None:
+    replays.send(8)
+    small = f"{replays.target}-1"
+    replays.broker.create_topic(small, 1)
+    replays.spark.range(3).write.parquet(str(tmp_path / "numbers"))
+    topics = (replays.source,)
+    for wrong, said in (
+        ({"to": ""}, "replayed into itself"),
+        ({"to": replays.source}, "replayed into itself"),
+        ({"to": "no-such-topic"}, "there is no topic no-such-topic: create it"),
+        ({"to": small, "keep_queues": True}, "has no queue 1"),
+        ({"choice": Choice()}, "name the topics"),
+        ({"rate": 0}, "rate: more than 0"),
+        ({"lake": "x", "store": "y"}, "exclude each other"),
+        ({"lake": str(tmp_path / "numbers")}, "has no column topic: it is no lake"),
+        ({"lake": str(tmp_path / "nothing")}, "PATH_NOT_FOUND"),
+        ({"choice": Choice(topics=topics, where="nonsense = 1")}, "nonsense"),
+        ({"options": {"topic": "x"}}, "topic: a replay takes accessKey"),
+    ):
+        with pytest.raises(SparkError, match=said):
+            replays.replay(**wrong)
+    assert replays.stored(replays.target) == []
+
+
+# -- without Spark -------------------------------------------------------------------------------
+
+
+def test_pieces_of_a_queue_are_all_of_it() -> None:
+    queue = SourceQueue("t", "b", 0, 5, 17, 12, 100)
+    pieces = [queue.piece(step, 5) for step in range(5)]
+    assert pieces[0][0] == 5
+    assert pieces[-1][1] == 17
+    assert all(one[1] == two[0] for one, two in itertools.pairwise(pieces))
+    assert steps_for(0, None) == 1
+    assert steps_for(200_001, None) == 2
+    assert steps_for(100, 1.0) == 4
+
+
+def test_queues_go_where_they_should() -> None:
+    sources = [SourceQueue("t", broker, n, 0, 1, 1, 1) for broker in ("a", "b") for n in (0, 1)]
+    there = [MessageQueue("x", broker, n) for broker in ("b", "c") for n in (0, 1, 2)]
+    spread = with_targets(sources, {"x": there}, "x", keep_queues=False)
+    assert [queue.to for queue in spread] == ["x b:0", "x b:1", "x b:2", "x c:0"]
+    same = with_targets(sources, {"x": there}, "x", keep_queues=True)
+    assert [queue.to for queue in same] == ["x b:0", "x b:1", "x b:0", "x b:1"]
+    assert same[1].target == MessageQueue("x", "b", 1)
+
+
+def test_what_was_not_used_of_a_rate_is_not_made_up_for() -> None:
+    now = [100.0]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    pace = Pace(10.0, lambda: now[0], sleep)
+    pace.wait(5)
+    pace.wait(5)
+    now[0] += 30
+    pace.wait(5)
+    pace.wait(5)
+    assert slept == pytest.approx([0.0, 0.5, 0.0, 0.5])
+    assert pace.portion(100) == 10
+    assert pace.portion(100, 20) == 1
+    assert Pace(None).portion(100) == 100
+
+
+def test_only_what_the_sender_said_is_sent_again() -> None:
+    stored = {
+        "TAGS": "t", "KEYS": "k", "__SHARDINGKEY": "s", "mine": "1", "UNIQ_KEY": "X", "DELAY": "3",
+        "RETRY_TOPIC": "orders", "POP_CK": "1", "__RMQ.TRANSIENT.x": "1", "TRAN_MSG": "true",
+    }  # fmt: skip
+    assert own_properties(stored) == {
+        "TAGS": "t", "KEYS": "k", "__SHARDINGKEY": "s", "mine": "1",
+    }  # fmt: skip

@@ -1,0 +1,150 @@
+"""DataFrames and streams into topics, through Spark: batches, restarts, tasks that fail."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cometmq.client.blocking import Producer
+from cometmq.testing import BlockingEmbeddedBroker
+
+from .failing_tasks import ROWS
+from .sending import options, send
+from .streaming import WAIT_S
+from .test_sink_tasks import bodies_in, stored, undecided
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+GUARANTEES = ("at-least-once", "idempotent", "transactional")
+
+
+def through_spark(spark: "SparkSession", broker: BlockingEmbeddedBroker, topic: str) -> list[str]:
+    """What our source reads with dropDuplicates."""
+    given = options(broker, topic=topic, dropDuplicates=True, columns="body")
+    rows = spark.read.format("rocketmq").options(**given).load().selectExpr("string(body) body")
+    return sorted(row.body for row in rows.collect())
+
+
+# -- batches -------------------------------------------------------------------------------------
+
+
+def test_a_dataframe_becomes_messages(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker
+) -> None:
+    broker.create_topic("orders", 4)
+    rows = spark.range(0, 100, 1, 2).selectExpr(
+        "concat('order ', id) body", "concat('tag', id % 3) tags", "concat('k', id) keys",
+        "concat('customer', id % 7) shardingKey", "map('half', string(id div 50)) properties",
+    )  # fmt: skip
+    rows.write.format("rocketmq").options(**options(broker, topic="orders")).mode("append").save()
+    found = [m for queue in stored(broker, "orders").values() for m in queue]
+    by_body = {m.body.decode(): m for m in found}
+    assert sorted(by_body) == sorted(f"order {number}" for number in range(100))
+    one = by_body["order 63"]
+    assert (one.tags, one.keys, one.properties["half"]) == ("tag0", ["k63"], "1")
+    of_customer = [m for m in found if m.properties["__SHARDINGKEY"] == "customer3"]
+    assert len({m.queue.queue_id for m in of_customer}) == 1
+    assert len({m.message_id for m in found}) == 100
+
+
+@pytest.mark.parametrize(
+    ("mode", "columns", "more", "said"),
+    [
+        ("overwrite", "string(id) body", {}, "a topic cannot be overwritten"),
+        ("error", "string(id) body", {}, "cannot be written in the"),
+        ("append", "string(id) body, id", {}, "column id cannot be written"),
+        ("append", "id body", {}, "column body is binary or string, not bigint"),
+        ("append", "string(id) body", {"deliveryGuarantie": "x"}, "did you mean deliveryGuarantee"),
+        ("append", "'' body", {}, "row 0 of partition 0: its body is empty"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_by_name(
+    spark: "SparkSession",
+    broker: BlockingEmbeddedBroker,
+    mode: str,
+    columns: str,
+    more: dict[str, Any],
+    said: str,
+) -> None:
+    rows = spark.range(0, 1, 1, 1).selectExpr(*columns.split(", "))
+    writer = rows.write.format("rocketmq").options(**options(broker, topic="refused", **more))
+    with pytest.raises(Exception) as refused:  # noqa: PT011 - Spark's own, the text tells
+        writer.mode(mode).save()
+    assert said in str(refused.value)
+
+
+def test_tasks_that_fail_and_run_again_cost_no_reader_a_duplicate(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker
+) -> None:
+    for guarantee in GUARANTEES:
+        broker.create_topic(f"failing-{guarantee}", 2)
+    before = undecided(broker)
+    command = ["-m", "tests.spark.failing_tasks", broker.namesrv, "failing", *GUARANTEES]
+    subprocess.run([sys.executable, *command], check=True, timeout=3 * WAIT_S, capture_output=True)
+    everything = [f"{number:0300d}" for number in range(ROWS)]
+    twice = bodies_in(broker, "failing-at-least-once")
+    assert len(twice) > ROWS
+    assert sorted(set(twice)) == everything
+    assert len(bodies_in(broker, "failing-idempotent")) > ROWS
+    assert through_spark(spark, broker, "failing-idempotent") == everything
+    assert bodies_in(broker, "failing-transactional") == everything
+    assert undecided(broker) == before, "what failed attempts sent was rolled back"
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+
+def copied(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker, source: str, checkpoint: str, **more: Any
+) -> "StreamingQuery":
+    """Read what is there, and write it to where the options say."""
+    reader = spark.readStream.format("rocketmq").options(
+        **options(broker, topic=source, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+    )
+    rows = reader.load().selectExpr("body", "string(queueId) keys")
+    writer = rows.writeStream.format("rocketmq").options(**options(broker, **more))
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(round(WAIT_S)), "the query did not end"
+    finally:
+        query.stop()
+    return query
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_driver_that_dies_before_spark_has_noted_the_end_of_a_batch(
+    spark: "SparkSession",
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    checkpoint: str,
+    guarantee: str,
+) -> None:
+    source, target = f"from-{guarantee}", f"to-{guarantee}"
+    broker.create_topic(source, 2)
+    broker.create_topic(target, 2)
+    sent = sorted(body.decode() for body in send(producer, source, 60, queues=range(2)).values())
+    where = {"topic": target, "deliveryGuarantee": guarantee}
+    copied(spark, broker, source, checkpoint, **where)
+    assert bodies_in(broker, target) == sent
+    forget_last_commit(Path(checkpoint))
+    copied(spark, broker, source, checkpoint, **where)
+    found = bodies_in(broker, target)
+    if guarantee == "transactional":
+        assert found == sent
+    else:
+        assert set(found) == set(sent)
+        assert Counter(found).most_common(1)[0][1] == 2, "the last batch ran again"
+    if guarantee == "idempotent":
+        assert through_spark(spark, broker, target) == sent
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """As if the driver had died between our end of the batch and Spark's note of it."""
+    last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    (checkpoint / "commits" / f"{last}").unlink()
+    (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
