@@ -34,6 +34,7 @@ ORDERS_A_SECOND = 100
 """By the orders' own time, which runs faster than ours."""
 FAILURES = 25
 """Failed payments of a shop within ten seconds that somebody should know about."""
+SETTINGS = {"spark.sql.shuffle.partitions": 2, "spark.ui.showConsoleProgress": False}
 ORDER = "orderId bigint, shop string, amount double, failed boolean, paidAtMs bigint"
 
 
@@ -107,6 +108,7 @@ def alerts(enriched: DataFrame) -> DataFrame:
 
 
 def stream(spark: SparkSession, namesrv: str, place: Path, sending: threading.Thread) -> None:
+    """Both streams, from before the first order until the last one has come."""
     enriched = enriched_orders(spark, namesrv)
     to_lake = (
         enriched.writeStream.format("parquet")
@@ -123,6 +125,7 @@ def stream(spark: SparkSession, namesrv: str, place: Path, sending: threading.Th
         .trigger(processingTime="1 second")
         .start()
     )
+    sending.start()
     sending.join()
     for query in (to_lake, to_topic):
         query.processAllAvailable()
@@ -150,7 +153,7 @@ async def consume_alerts(namesrv: str) -> list[str]:
         while quiet.is_set():  # Until a second passes without another one.
             quiet.clear()
             await asyncio.sleep(1)
-    return sorted(came)
+    return sorted(came, key=lambda alert: json.loads(alert)["since"])
 
 
 def show_orders(spark: SparkSession, table: Path, sent: int) -> None:
@@ -181,13 +184,12 @@ def show(count: int, place: Path) -> None:
         for topic in (ORDERS, ALERTS):
             broker.create_topic(topic)
         print(f"A cluster at {broker.namesrv}, and Spark:")
-        spark = session("cometmq-demo", "local[2]", **{"spark.sql.shuffle.partitions": 2})
+        spark = session("cometmq-demo", "local[2]", **SETTINGS)
         spark.sparkContext.setLogLevel("ERROR")
         print(f"  Spark {spark.version}\n{count} orders while two streams run:")
         sending = threading.Thread(
             target=lambda: asyncio.run(send_orders(broker.namesrv, count)), daemon=True
         )
-        sending.start()
         stream(spark, broker.namesrv, place, sending)
         print("What an operator's program gets from the topic of alerts:")
         for alert in asyncio.run(consume_alerts(broker.namesrv)):

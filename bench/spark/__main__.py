@@ -60,15 +60,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(options: argparse.Namespace, stack: ExitStack) -> tuple[list[Row], list[Line]]:
-    bench = _prepared(options, stack)
+    scratch = tempfile.TemporaryDirectory(prefix="bench-spark-", dir=options.data_dir)
+    root = Path(stack.enter_context(scratch))
+    bench = _prepared(options, root, stack)
     names = list(dict.fromkeys(options.cases or CASES))
     jars = ",".join(str(jar) for jar in kafka.connector_jars())
-    with spark_process({**SPARK, "spark.jars": jars}) as spark:
+    with spark_process({**SPARK, "spark.jars": jars}, root) as spark:
         bench.fill_kafka(spark)
         bench.check(spark, names)
         rows = list(_compared(bench, spark, names))
     if not options.no_pure:
-        with spark_process(SPARK, pure=True) as spark:
+        with spark_process(SPARK, root, pure=True) as spark:
             for row in rows:
                 bench.add_pure(spark, row)
     return rows, bench.decoder()
@@ -83,11 +85,9 @@ def _compared(bench: Bench, spark: SparkProcess, names: list[str]) -> Iterator[R
             progress(f"{name} has no figures: {error}")
 
 
-def _prepared(options: argparse.Namespace, stack: ExitStack) -> Bench:
+def _prepared(options: argparse.Namespace, root: Path, stack: ExitStack) -> Bench:
     """Both systems, running, and ours with its messages."""
     messages = options.messages or (QUICK_MESSAGES if options.quick else MESSAGES)
-    scratch = tempfile.TemporaryDirectory(prefix="bench-spark-", dir=options.data_dir)
-    root = Path(stack.enter_context(scratch))
     progress(f"filling a store with {messages:,} messages")
     fill_store(root / "store", TOPIC, messages)
     fill_store(root / "store", PURE_TOPIC, round(messages * PURE_SHARE))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -42,10 +43,14 @@ class SparkProcess:
 
 
 @contextmanager
-def spark_process(conf: Mapping[str, str], *, pure: bool = False) -> Iterator[SparkProcess]:
+def spark_process(
+    conf: Mapping[str, str], home: Path, *, pure: bool = False
+) -> Iterator[SparkProcess]:
+    """What it leaves behind when it is killed lies below `home`."""
+    settings = msgspec.json.encode({**conf, "spark.local.dir": str(home)}).decode()
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.spark.runs", msgspec.json.encode(conf).decode()],
-        env={**os.environ, "COMETMQ_PURE": "1" if pure else "0"},
+        [sys.executable, "-m", "bench.spark.runs", settings],
+        env={**os.environ, "TMPDIR": str(home), "COMETMQ_PURE": "1" if pure else "0"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

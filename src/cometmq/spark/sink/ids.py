@@ -7,6 +7,9 @@ sends the row again gives it the same id:
     1  5 bytes of a hash of the query, or of the job of a batch write
     6  int32 batch          10 int48 partition (20 bits), row (28 bits)
 
+It means the same row only if a partition that is computed again has the same rows in the same
+order: a plan without chance and time, over a source that repeats itself, as ours does.
+
 Others begin as RocketMQ's do, with address, process and time, and are counted in this process.
 """
 
