@@ -51,10 +51,12 @@ bench: setup  ## figures of docs/performance.md
 	$(BIN)/python -m bench.store
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.client --system rocketmq --cases sync in_flight push
+	$(BIN)/python -m bench.spark
 
-chaos: setup  ## kills, power cuts and faults of all kinds, for long (ROUNDS=30: about twenty minutes)
+chaos: setup  ## kills, power cuts and faults of all kinds, for long (ROUNDS=30: an hour)
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py tests/broker/test_timers_kill.py -k 'killing or killed or power_cut'
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/client/test_faults_long.py
+	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/spark/test_archive_kill.py tests/spark/test_redrive_kill.py --timeout 7200
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build src/*.egg-info src/cometmq/protocol/*.so interop/.cache

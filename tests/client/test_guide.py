@@ -25,7 +25,7 @@ SNIPPETS = [
     for text in re.findall(
         r"```python\n(.*?)```", (ROOT / "README.md").read_text() + GUIDE, re.DOTALL
     )
-    if "cometmq.store" not in text
+    if "cometmq.store" not in text and "cometmq.spark" not in text
 ]
 ADDRESS = "127.0.0.1:9876"
 GIVEN = {"producer": "Producer", "admin": "Admin", "stop": "asyncio.Event"}
