@@ -44,6 +44,12 @@ def codec(spark: "SparkSession") -> list[list[Any]]:
     return [ours, *sorted([row.file, row.fast] for row in rows.collect())]
 
 
+def doctor(_: "SparkSession", master: str) -> list[str]:
+    from cometmq.spark.doctor import workers_at
+
+    return list(workers_at(master))
+
+
 def batch(spark: "SparkSession", **options: str) -> Rows:
     return told(spark.read.format("rocketmq").options(**options).load())
 
@@ -146,5 +152,5 @@ def told(rows: "DataFrame") -> Rows:
 
 QUERIES: Final[dict[str, Callable[..., Any]]] = {
     query.__name__: query
-    for query in (batch, codec, counted, exposed, forward, halting, log, sink, stream)
+    for query in (batch, codec, counted, doctor, exposed, forward, halting, log, sink, stream)
 }

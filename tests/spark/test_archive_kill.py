@@ -38,7 +38,7 @@ def ends_of(broker: BlockingEmbeddedBroker, topic: str) -> dict[int, int]:
     return {queue.queue_id: one.max_offset for queue, one in stats.items()}
 
 
-@pytest.mark.parametrize("format_name", ["delta", "parquet"])
+@pytest.mark.parametrize("format_name", ["delta", "parquet"] if FOR_LONG else ["delta"])
 def test_a_driver_that_is_killed_again_and_again_archives_everything_once(
     broker: BlockingEmbeddedBroker,
     producer: Producer,

@@ -1,11 +1,9 @@
 """A real standalone cluster, master and two workers as processes."""
 
-import json
 import os
 import platform
 import signal
 import stat
-import subprocess
 import sys
 import sysconfig
 import zipfile
@@ -75,17 +73,11 @@ def test_workers_have_our_code_and_both_of_them_work(
         assert "Asked to launch executor" in worker.log.read_text()
 
 
-def test_the_doctor_asks_the_workers(cluster: StandaloneCluster) -> None:
-    small = [text for item in SMALL.items() for text in ("--conf", "=".join(item))]
-    told = subprocess.run(
-        [sys.executable, "-m", "cometmq.cli.main", "spark", "doctor", "--master", cluster.master,
-         *small, "--conf", "spark.cores.max=1", "-o", "json"],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert told.returncode == 0, told.stdout + told.stderr
-    *_, last = json.loads(told.stdout.splitlines()[-1])
-    assert last["what"] == f"workers at {cluster.master}"
-    assert f"Python {platform.python_version()}, " in last["found"]
+def test_the_doctor_asks_the_workers(cluster: StandaloneCluster, driver: Driver) -> None:
+    what, found, advice = driver.ask("doctor", master=cluster.master)
+    assert what == f"workers at {cluster.master}"
+    assert f"Python {platform.python_version()}, " in found
+    assert not advice
 
 
 # -- what fails ----------------------------------------------------------------------------------

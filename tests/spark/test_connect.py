@@ -54,3 +54,9 @@ def driver(server: SparkProcess, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_the_server_has_our_code(driver: Driver) -> None:
     ours, *workers = driver.ask("codec")
     assert workers == [ours]
+
+
+def test_the_doctor_asks_the_server(server: SparkProcess, driver: Driver) -> None:
+    what, _, advice = driver.ask("doctor", master=f"sc://{HOST}:{server.told()}")
+    assert what.startswith("workers at sc://")
+    assert not advice
