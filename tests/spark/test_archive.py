@@ -84,15 +84,19 @@ def test_every_message_is_in_the_lake_once_however_often_it_is_archived(
 def test_a_row_has_all_that_a_message_has(
     run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
 ) -> None:
-    broker.create_topic("whole", 1)
+    broker.create_topic("archived-whole", 1)
     message = Message(
-        "whole", b"body" * 2000, tags="red", keys=["k1", "k2"], properties={"colour": "blue"}
+        "archived-whole",
+        b"body" * 2000,
+        tags="red",
+        keys=["k1", "k2"],
+        properties={"colour": "blue"},
     )
     sent = producer.send(message)
-    run("whole", format="parquet")
+    run("archived-whole", format="parquet")
     [row] = rows_in(lake, "parquet").to_pylist()
     assert row["body"] == message.body
-    assert (row["topic"], row["tags"], row["keys"]) == ("whole", "red", "k1 k2")
+    assert (row["topic"], row["tags"], row["keys"]) == ("archived-whole", "red", "k1 k2")
     assert row["msgId"] == sent.message_id
     assert dict(row["properties"])["colour"] == "blue"
     assert row["bornHost"].startswith("127.0.0.1:")
@@ -140,11 +144,11 @@ def test_several_topics_by_pattern_and_one_that_comes_later(
 def test_the_group_is_where_the_lake_is_in_every_queue(
     run: Archive, broker: BlockingEmbeddedBroker, producer: Producer
 ) -> None:
-    broker.create_topic("told", 4)
-    sent = send(producer, "told", 9, queues=[0, 2])
-    run("told")
-    ends = offsets_of("told", sent)["told"]
-    found = committed(broker, "told")
+    broker.create_topic("archived-told", 4)
+    sent = send(producer, "archived-told", 9, queues=[0, 2])
+    run("archived-told")
+    ends = offsets_of("archived-told", sent)["archived-told"]
+    found = committed(broker, "archived-told")
     assert found == {0: ends["broker-a:0"], 1: 0, 2: ends["broker-a:2"], 3: 0}
 
 
@@ -329,15 +333,15 @@ def test_compaction_makes_few_files_of_many_and_the_archive_goes_on(
     lake: Path,
     spark: "SparkSession",
 ) -> None:
-    broker.create_topic("small", 1)
-    sent = send(producer, "small", 12, queues=[0])
-    run("small", options={"maxOffsetsPerTrigger": "3"})
+    broker.create_topic("archived-small", 1)
+    sent = send(producer, "archived-small", 12, queues=[0])
+    run("archived-small", options={"maxOffsetsPerTrigger": "3"})
     before = rows_in(lake, "delta").sort_by("queueOffset")
     told = compact(str(lake))
     assert (told.files_before, told.files_after, told.files_deleted) == (4, 1, 0)
     assert rows_in(lake, "delta").sort_by("queueOffset").equals(before)
-    sent |= send(producer, "small", 3, queues=[0])
-    assert run("small").rows == 3
+    sent |= send(producer, "archived-small", 3, queues=[0])
+    assert run("archived-small").rows == 3
     assert sent_in(lake, "delta") == sent
     assert bodies(read_lake(spark, str(lake)).collect()) == sent
 

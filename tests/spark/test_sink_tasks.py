@@ -336,12 +336,16 @@ def test_half_messages_are_seen_when_their_batch_is_committed(
 def test_a_batch_that_was_committed_before_its_driver_died_is_not_shown_twice(
     broker: BlockingEmbeddedBroker,
 ) -> None:
-    broker.create_topic("again", 2)
-    stream_writer(broker, "again").commit([halves_of(broker, "again", ["a", "b"])], 0)
-    stream_writer(broker, "again").commit([halves_of(broker, "again", ["a", "b"])], 0)
-    assert bodies_in(broker, "again") == ["a", "b"]
-    stream_writer(broker, "again").commit([halves_of(broker, "again", ["c"], 1)], 1)
-    assert bodies_in(broker, "again") == ["a", "b", "c"]
+    broker.create_topic("decided-again", 2)
+    stream_writer(broker, "decided-again").commit(
+        [halves_of(broker, "decided-again", ["a", "b"])], 0
+    )
+    stream_writer(broker, "decided-again").commit(
+        [halves_of(broker, "decided-again", ["a", "b"])], 0
+    )
+    assert bodies_in(broker, "decided-again") == ["a", "b"]
+    stream_writer(broker, "decided-again").commit([halves_of(broker, "decided-again", ["c"], 1)], 1)
+    assert bodies_in(broker, "decided-again") == ["a", "b", "c"]
 
 
 def test_a_commit_in_whose_middle_the_driver_died_is_completed(

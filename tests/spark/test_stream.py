@@ -171,21 +171,21 @@ def test_nothing_is_lost_when_the_driver_is_killed_in_its_first_batch(
 def test_a_first_batch_with_messages_is_the_same_when_it_runs_again(
     streams: Streams, broker: BlockingEmbeddedBroker, producer: Producer
 ) -> None:
-    broker.create_topic("again", 2)
-    sent = send(producer, "again", 10, queues=range(2))
+    broker.create_topic("first-again", 2)
+    sent = send(producer, "first-again", 10, queues=range(2))
     with Admin(broker.namesrv) as admin:
         admin.groups.create("again-readers")
-        admin.offsets.commit("again-readers", {MessageQueue("again", "broker-a", 0): 2})
+        admin.offsets.commit("again-readers", {MessageQueue("first-again", "broker-a", 0): 2})
         sink = Collected()
         sink.fails_at = 0
         given: dict[str, Any] = {
-            "topic": "again",
+            "topic": "first-again",
             "startingOffsets": "group",
             "consumerGroup": "again-readers",
         }
         error_of(streams.start(sink, **given))
         # The group has gone on meanwhile, which is nothing to a stream that has begun.
-        admin.offsets.commit("again-readers", {MessageQueue("again", "broker-a", 0): 5})
+        admin.offsets.commit("again-readers", {MessageQueue("first-again", "broker-a", 0): 5})
     sink.fails_at = None
     streams.run(sink, **given)
     assert sink.sent == {at: body for at, body in sent.items() if at[1:] not in [(0, 0), (0, 1)]}
