@@ -1,0 +1,1 @@
+"""Replication beside Apache RocketMQ's: `python -m bench.replication`."""

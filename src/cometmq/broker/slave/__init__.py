@@ -1,0 +1,1 @@
+"""What is different at a broker that is a slave."""

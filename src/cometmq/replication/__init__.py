@@ -1,0 +1,1 @@
+"""Master and slave: one broker's log, byte for byte, at another."""
