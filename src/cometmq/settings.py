@@ -18,6 +18,13 @@ from typing import Any, TypeVar
 
 Role = TypeVar("Role")
 _TOML_NAMES: dict[type, str] = {dict: "table", list: "list"}
+_KIND_NAMES: dict[type, str] = {
+    bool: "true | false",
+    int: "number",
+    float: "number",
+    str: "text",
+    Path: "path",
+}
 _SEPARATOR = re.compile(r"\s*[=:]\s*|\s+")
 
 
@@ -29,13 +36,25 @@ class BadSetting(ValueError):
 class Setting:
     key: str
     meaning: str
-    live: bool
-    """Whether a running server takes a new value over the wire."""
+    unit: str = ""
+    """Of a number: what it counts. Empty for what is no quantity."""
+    live: bool = False
+    """Whether a running server takes a new value, over the wire or when it reads files again."""
+    secret: bool = False
+    """Whether it is never shown."""
 
 
-def setting(key: str, default: Any, meaning: str, *, live: bool = False) -> Any:
+def setting(
+    key: str,
+    default: Any,
+    meaning: str,
+    *,
+    unit: str = "",
+    live: bool = False,
+    secret: bool = False,
+) -> Any:
     """A field of a settings class, under RocketMQ's key."""
-    metadata = {"setting": Setting(key, meaning, live)}
+    metadata = {"setting": Setting(key, meaning, unit, live, secret)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -74,6 +93,19 @@ def _without_default(role: type[Any]) -> list[str]:
     ]
 
 
+def differences(current: Role, wanted: Role) -> tuple[dict[str, str], list[str]]:
+    """What has to change to get from one to the other: the live settings with their new values,
+    and the keys of those that only a restart changes."""
+    live, fixed = {}, []
+    for key, (name, found) in declared(type(current)).items():
+        if getattr(current, name) != getattr(wanted, name):
+            if found.live:
+                live[key] = text(getattr(wanted, name))
+            else:
+                fixed.append(key)
+    return live, fixed
+
+
 def changed(current: Role, values: Mapping[str, Any]) -> Role:
     """The same settings with some changed; only live ones may be."""
     known = declared(type(current))
@@ -93,10 +125,57 @@ def changed(current: Role, values: Mapping[str, Any]) -> Role:
 
 
 def as_text(current: Any) -> dict[str, str]:
-    """Every setting under its key, as a file would have it."""
+    """Every setting under its key, as a file would have it; secret ones are left out."""
     return {
-        key: _text(getattr(current, name)) for key, (name, _) in declared(type(current)).items()
+        key: text(getattr(current, name))
+        for key, (name, found) in declared(type(current)).items()
+        if not found.secret
     }
+
+
+class Described(typing.NamedTuple):
+    """A setting as people read it."""
+
+    key: str
+    kind: str
+    default: str | None
+    """None: there is none, it must be given."""
+    unit: str
+    live: bool
+    secret: bool
+    meaning: str
+
+
+def described(role: type[Any]) -> list[Described]:
+    """All settings of a class, its own first, in the order in which they are declared."""
+    types_by_name = typing.get_type_hints(role)
+    shared = {field.name for base in role.__bases__ for field in _fields(base)}
+    return [
+        Described(
+            known.key,
+            kind_text(types_by_name[field.name]),
+            None if field.default is dataclasses.MISSING else text(field.default),
+            known.unit,
+            known.live,
+            known.secret,
+            known.meaning,
+        )
+        for field in sorted(dataclasses.fields(role), key=lambda field: field.name in shared)
+        if (known := field.metadata.get("setting")) is not None
+    ]
+
+
+def _fields(role: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(role) if dataclasses.is_dataclass(role) else ()
+
+
+def kind_text(kind: Any) -> str:
+    """What values a field takes, in words."""
+    if isinstance(kind, types.UnionType):
+        kind = next(option for option in typing.get_args(kind) if option is not type(None))
+    if issubclass(kind, enum.Enum):
+        return " | ".join(str(choice.value) for choice in kind)
+    return _KIND_NAMES[kind]
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -146,11 +225,16 @@ def refuse_unknown(
         if key in known:
             continue
         if key not in ignored:
-            near = difflib.get_close_matches(key, [*known, *ignored], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise BadSetting(f"unknown setting {key!r}{hint}")
+            raise BadSetting(f"unknown setting {key!r}{nearest(key, [*known, *ignored])}")
         without_effect.append(key)
     return without_effect
+
+
+def nearest(key: str, known: Collection[str]) -> str:
+    """A question whether a known key was meant; empty when none is near."""
+    by_folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key.lower(), by_folded, 1)
+    return f"; did you mean {by_folded[near[0]]}?" if near else ""
 
 
 def parse(key: str, value: Any, kind: Any) -> Any:
@@ -182,10 +266,10 @@ def _parse_enum(key: str, value: Any, kind: type[enum.Enum]) -> enum.Enum:
 
 
 def _parse_bool(key: str, value: Any) -> bool:
-    text = str(value).lower()
-    if text not in ("true", "false"):
+    said = str(value).lower()
+    if said not in ("true", "false"):
         raise BadSetting(f"{key}={value}: true or false is expected")
-    return text == "true"
+    return said == "true"
 
 
 def _parse_int(key: str, value: Any) -> int:
@@ -195,7 +279,8 @@ def _parse_int(key: str, value: Any) -> int:
         raise BadSetting(f"{key}={value}: a whole number is expected") from None
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A value as a file would have it."""
     if value is None:
         return ""
     if isinstance(value, bool):

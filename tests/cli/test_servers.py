@@ -319,7 +319,7 @@ def test_a_broker_may_end_with_who_started_it(tmp_path: Path, start: Start) -> N
     ("content", "code", "complaint"),
     [
         ("brokerNam=x", 2, "unknown setting 'brokerNam'; did you mean brokerName?"),
-        ("brokerRole=SLAVE", 2, "brokerRole=SLAVE, brokerId=0: this version has no replication"),
+        ("brokerRole=SLAVE", 2, "brokerRole=SLAVE, brokerId=0: a master has the id 0, a slave"),
         ("listenPort=many", 2, "listenPort=many: a whole number is expected"),
         ("tls.server.certPath=/x\ntls.server.keyPath=/y", 2, "tls.server.certPath"),
         ("bindAddress=192.0.2.1", 1, "no broker at 192.0.2.1:0: "),

@@ -1,44 +1,57 @@
-"""The command line: one parser, one module for each group of commands."""
+"""The command line: finds the command, runs it, and tells errors in a line and by an exit code."""
 
-import argparse
-import logging
+import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from cometmq import __version__
-from cometmq.protocol import hot
-from cometmq.spark.errors import SparkError
-from cometmq.store.errors import StoreError
+from .commands import build_parser, chosen_in
 
-from . import broker, namesrv, spark, standalone, store
+if TYPE_CHECKING:
+    import argparse
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser(chosen_in(given)).parse_args(given)
+    _log(verbose=options.verbose)
     try:
-        return int(options.run(options))
-    except (SparkError, StoreError, OSError) as error:
-        sys.stderr.write(f"cometmq: {error}\n")
-        return 1
+        return _run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _forget_output()
+        return 141
 
 
-def build_parser() -> argparse.ArgumentParser:
-    codec = "compiled codec" if hot.COMPILED else "plain Python codec"
-    parser = argparse.ArgumentParser(
-        prog="cometmq", description="RocketMQ's messaging system in Python."
-    )
-    parser.add_argument("--version", action="version", version=f"cometmq {__version__} ({codec})")
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell what is going on")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    standalone.add_commands(commands)
-    namesrv.add_commands(commands)
-    broker.add_commands(commands)
-    store.add_commands(commands)
-    spark.add_commands(commands)
-    return parser
+def _run(options: "argparse.Namespace") -> int:
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        from .failures import told
+
+        failure = told(error)
+        if failure is None:
+            raise
+        sys.stderr.write(f"cometmq: {failure[1]}\n")
+        return int(failure[0])
+    return code
+
+
+def _log(*, verbose: bool) -> None:
+    import logging
+
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _forget_output() -> None:
+    """Nobody reads it any more; what is still in our buffers must not be written at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,11 +20,8 @@ from .spark_session import add_session_options, prepare_session
 if TYPE_CHECKING:
     from cometmq.spark.doctor import Finding
 
-Commands = Any  # argparse does not name the type of its sub-parsers
 
-
-def add_commands(commands: Commands) -> None:
-    parser = commands.add_parser("spark", help="data pipelines on Apache Spark")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     doctor = actions.add_parser(
         "doctor",
@@ -32,7 +29,9 @@ def add_commands(commands: Commands) -> None:
         description="Looks at Python, packages, Java, memory and disk, and runs a small query; "
         "with the master of a cluster, looks at the workers there.",
     )
-    doctor.add_argument("--namesrv", default="", metavar="ADDRESS", help="ask a NameServer, too")
+    doctor.add_argument(
+        "-n", "--namesrv", default="", metavar="ADDRESS", help="ask a NameServer, too"
+    )
     doctor.add_argument("--no-query", action="store_true", help="do not start Spark")
     add_session_options(doctor)
     doctor.add_argument("-o", "--output", choices=("table", "json"), default="table")

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .arguments import Commands, pair
 from .serving import complain
-from .spark_session import Commands, add_session_options, prepare_session
+from .spark_arguments import add_namesrv_option, cluster_options
+from .spark_session import add_session_options, prepare_session
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.archive_progress import Archived
@@ -25,7 +27,7 @@ def add_command(actions: Commands) -> None:
         "The consumer group is where the lake is, so brokers with archive.requiredBeforeDelete "
         "keep what is not in the lake yet.",
     )
-    parser.add_argument("--namesrv", required=True, metavar="ADDRESS", help="the NameServer")
+    add_namesrv_option(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--topic", action="append", default=[], metavar="NAME", help="may be given again"
@@ -42,7 +44,7 @@ def add_command(actions: Commands) -> None:
     )
     parser.add_argument("--columns", default="", metavar="A,B", help="fewer than all")
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE",
+        "--option", action="append", default=[], type=pair, metavar="NAME=VALUE",
         help="of the source, as in failOnDataLoss=false; may be given again",
     )  # fmt: skip
     add_session_options(parser)
@@ -66,7 +68,7 @@ def _archived(options: argparse.Namespace) -> "Archived":
     from cometmq.spark.option_values import duration_s, listed
     from cometmq.spark.session import session
 
-    more = dict(_pair(text) for text in options.option)
+    namesrv, more = cluster_options(options)
     interval_s = duration_s({"interval": options.interval}, "interval", 0.0)
     prepare_session(options)
     spark = session("cometmq-archive")
@@ -77,7 +79,7 @@ def _archived(options: argparse.Namespace) -> "Archived":
 
     with _until_signal() as stop:
         return archive(
-            options.namesrv,
+            namesrv,
             options.lake,
             topics=options.topic,
             pattern=options.pattern,
@@ -92,13 +94,6 @@ def _archived(options: argparse.Namespace) -> "Archived":
             on_batch=_say,
             stop=stop,
         )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, mark, value = text.partition("=")
-    if not mark or not name:
-        raise ValueError(f"--option {text}: NAME=VALUE is expected")
-    return name, value
 
 
 @contextlib.contextmanager

@@ -5,8 +5,8 @@ import sys
 
 import msgspec
 
+from .arguments import Commands
 from .serving import complain
-from .spark_session import Commands
 
 
 def add_command(actions: Commands) -> None:

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .spark_arguments import add_common_options, add_time_options, quiet_session, say
-from .spark_session import Commands
+from .arguments import Commands, add_time_options
+from .spark_arguments import (
+    add_common_options,
+    add_namesrv_option,
+    cluster_options,
+    quiet_session,
+    say,
+)
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.replay_run import Replayed
@@ -25,7 +31,7 @@ def add_command(actions: Commands) -> None:
         "With a checkpoint it can be killed at any time and run again, and sends every message "
         "once; when an answer is lost on its way, a message may come twice, with the same id.",
     )
-    parser.add_argument("--namesrv", required=True, metavar="ADDRESS", help="where messages go")
+    add_namesrv_option(parser, "where messages go")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "--from", dest="lake", default="", metavar="PATH",
@@ -70,10 +76,11 @@ def run(options: argparse.Namespace) -> int:
     from cometmq.spark.pipelines.replay_sources import Choice
 
     signal.signal(signal.SIGTERM, _leave)
+    namesrv, how = cluster_options(options)
     spark = quiet_session(options, "cometmq-replay")
     first, end = options.offsets
     told = replay(
-        options.namesrv,
+        namesrv,
         lake=options.lake,
         store=options.store,
         source_namesrv=options.from_namesrv,
@@ -90,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         rate=options.rate,
         checkpoint=options.checkpoint,
         dry_run=options.dry_run,
-        options=dict(options.option),
+        options=how,
         spark=spark,
         on_progress=_progress(time.monotonic()),
     )

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .arguments import Commands, add_time_options
 from .serving import complain
-from .spark_arguments import add_common_options, add_time_options, quiet_session, say
-from .spark_session import Commands
+from .spark_arguments import (
+    add_common_options,
+    add_namesrv_option,
+    cluster_options,
+    quiet_session,
+    say,
+)
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.report_figures import Report
@@ -22,8 +28,8 @@ def add_command(actions: Commands) -> None:
         description="Counts messages of topics, offsets of groups and, where clients trace, their "
         "reports. From a running cluster, or from a broker's files alone. Reads only.",
     )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--namesrv", default="", metavar="ADDRESS", help="of the cluster")
+    source = parser.add_mutually_exclusive_group()
+    add_namesrv_option(source)
     source.add_argument(
         "--store", default="", metavar="PATH", help="a broker's store: no broker needs to run"
     )
@@ -42,15 +48,16 @@ def run(options: argparse.Namespace) -> int:
     if problem := _problem(options):
         complain(f"report: {problem}")
         return 2
+    namesrv, how = ("", {}) if options.store else cluster_options(options)
     spark = quiet_session(options, "cometmq-report")
     made = report(
-        options.namesrv,
+        namesrv,
         store=options.store,
         topics=options.topic,
         groups=options.group,
         since_ms=options.since_ms,
         until_ms=options.until_ms,
-        options=dict(options.option),
+        options=how,
         spark=spark,
         tell=lambda doing: say(f"{doing} …"),
     )

@@ -1,9 +1,6 @@
 """Where Spark runs, and with which settings: options of commands that run a user's own code."""
 
 import argparse
-from typing import Any
-
-Commands = Any  # argparse does not name the type of its sub-parsers
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:

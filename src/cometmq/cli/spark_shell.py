@@ -4,7 +4,8 @@ import argparse
 import code
 import contextlib
 
-from .spark_session import Commands, add_session_options, prepare_session
+from .arguments import Commands
+from .spark_session import add_session_options, prepare_session
 
 _BANNER = """\
 Spark {version} at {master}. `spark` is the session; topics are read by

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from .spark_session import Commands, add_session_options, prepare_session
+from .arguments import Commands
+from .spark_session import add_session_options, prepare_session
 
 
 def add_command(actions: Commands) -> None:

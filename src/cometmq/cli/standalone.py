@@ -14,22 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from cometmq.broker.broker import Broker
-from cometmq.broker.config import DEFAULT_PORT, load
-from cometmq.namesrv.config import DEFAULT_PORT as NAMESRV_PORT
-from cometmq.namesrv.config import NamesrvConfig
+from cometmq.broker.config import load
+from cometmq.logs import set_up
+from cometmq.namesrv.config import load as load_namesrv
 from cometmq.namesrv.kv_config import KvConfigDamaged
 from cometmq.namesrv.server import NameServer
-from cometmq.settings import BadSetting
+from cometmq.observed import MetricsExporter
+from cometmq.ports import BROKER_PORT, NAMESRV_PORT
+from cometmq.settings import BadSetting, text
+from cometmq.sources import values, variable
 from cometmq.store.config import FlushMode
 from cometmq.store.errors import StoreError
 from cometmq.store.failure import exit_on_failure
 from cometmq.transport.loop import run
 from cometmq.transport.memory import keep_freed_memory
+from cometmq.web.pages import of_broker, of_name_server
 
-from .broker import DEFAULT_DATA_DIR
+from .arguments import DEFAULT_DATA_DIR, add_settings_options
+from .roles import given
 from .serving import complain, raise_file_limit, say_ready, until_signal
+from .watch import Watch, serve_until
 
-Commands = Any  # argparse does not name the type of its sub-parsers
 PORT_STEP = 10
 """Between two brokers; each has ports beside its own."""
 BROKERS_MAX = 26
@@ -37,12 +42,8 @@ CHILD_START_S = 60.0
 CHILD_STOP_S = 30.0
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "standalone",
-        help="run a NameServer and brokers with one command",
-        description="A whole cluster in the foreground, until SIGTERM or SIGINT.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "A whole cluster in the foreground, until SIGTERM or SIGINT."
     parser.add_argument(
         "--data-dir", type=Path, default=DEFAULT_DATA_DIR, metavar="DIR",
         help=f"where everything is kept (./{DEFAULT_DATA_DIR})",
@@ -52,17 +53,22 @@ def add_commands(commands: Commands) -> None:
         help=f"port of the NameServer ({NAMESRV_PORT}); 0: a free one",
     )  # fmt: skip
     parser.add_argument(
-        "--broker-port", type=int, default=DEFAULT_PORT, metavar="PORT",
-        help=f"port of the first broker ({DEFAULT_PORT}), others {PORT_STEP} higher; 0: free ones",
+        "--broker-port", type=int, default=BROKER_PORT, metavar="PORT",
+        help=f"port of the first broker ({BROKER_PORT}), others {PORT_STEP} higher; 0: free ones",
     )  # fmt: skip
     parser.add_argument(
         "--brokers", type=int, default=1, metavar="N", help="how many brokers, a process each (1)"
     )
     parser.add_argument(
-        "--flush", choices=("async", "sync"), default="async",
+        "--flush", choices=("async", "sync"),
         help="sync: acknowledge a message when the disk has it (async)",
     )  # fmt: skip
     parser.add_argument("--host", default="127.0.0.1", help="address of all of them (127.0.0.1)")
+    parser.add_argument(
+        "--metrics-port", type=int, metavar="PORT",
+        help="answer Prometheus there, and at the next ports for several brokers; 0: free ones",
+    )  # fmt: skip
+    add_settings_options(parser)
     parser.set_defaults(run=run_standalone)
 
 
@@ -81,14 +87,10 @@ def run_standalone(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     ended = until_signal()
+    config, _ = load_namesrv(_namesrv_settings(options))
+    set_up(config.log_format, config.log_level, "standalone")
     try:
-        namesrv = NameServer(
-            NamesrvConfig(
-                bind_address=options.host,
-                port=options.namesrv_port,
-                kv_config_path=options.data_dir / "namesrv" / "kvConfig.json",
-            )
-        )
+        namesrv = NameServer(config)
         await namesrv.start()
     except (OSError, KvConfigDamaged) as error:
         complain(f"no NameServer at {options.host}:{options.namesrv_port}: {error}")
@@ -111,9 +113,13 @@ async def _with_own_broker(
     except (OSError, StoreError) as error:
         complain(f"no broker at {config.bind_address}:{config.port}: {error}")
         return 1
-    say_ready(f"namesrv={namesrv.address} brokers={config.name}@{broker.address}")
-    await ended.wait()
-    await broker.stop()
+    # One process, one endpoint, for both.
+    observed = of_name_server(namesrv), of_broker(broker)
+    try:
+        ready = f"namesrv={namesrv.address} brokers={config.name}@{broker.address}"
+        await serve_until(ended, ready, Watch(config, config.bind_address, *observed))
+    finally:
+        await broker.stop()
     return 0
 
 
@@ -121,15 +127,22 @@ async def _with_children(
     options: argparse.Namespace, namesrv: NameServer, ended: asyncio.Event
 ) -> int:
     children: list[asyncio.subprocess.Process] = []
+    config = namesrv.state.config
     try:
-        for number in range(options.brokers):
-            children.append(await _start_child(options, number, namesrv))  # noqa: PERF401
-        addresses = [await _ready(child) for child in children]
-        if None in addresses:
-            complain("a broker did not start; its message stands above")
-            return 1
-        say_ready(f"namesrv={namesrv.address} brokers={','.join(filter(None, addresses))}")
-        return await _until_end(children, ended)
+        async with Watch(config, config.bind_address, of_name_server(namesrv)) as watch:
+            for number in range(options.brokers):
+                children.append(await _start_child(options, number, namesrv))  # noqa: PERF401
+            said = [await _ready(child) for child in children]
+            if None in said:
+                complain("a broker did not start; its message stands above")
+                return 1
+            found = [one.partition(" metrics=") for one in said if one is not None]
+            addresses = ",".join(address for address, _, _ in found)
+            say_ready(
+                f"namesrv={namesrv.address} brokers={addresses}",
+                watch.address, *(metrics for _, _, metrics in found),
+            )  # fmt: skip
+            return await _until_end(children, ended)
     finally:
         await asyncio.gather(*(_stop(child) for child in children))
 
@@ -140,17 +153,19 @@ async def _start_child(
     settings = _settings(options, number, namesrv)
     conf = options.data_dir / f"{settings['brokerName']}.conf"
     conf.parent.mkdir(parents=True, exist_ok=True)
-    conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    conf.write_text("".join(f"{key}={text(value)}\n" for key, value in settings.items()))
+    # All that the environment says about brokers stands in the file, with what is each one's own.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(variable("broker", ""))}
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cometmq.cli.main", "broker", "-c", str(conf), "--until-stdin-ends",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        env=dict(os.environ),
+        env=inherited,
     )  # fmt: skip
 
 
 async def _ready(child: asyncio.subprocess.Process) -> str | None:
-    """The child's address from its own line `ready broker=…`; None when it does not come."""
+    """What the child says behind `ready broker=`, its address first; None when it does not."""
     assert child.stdout is not None
     try:
         async with asyncio.timeout(CHILD_START_S):
@@ -183,17 +198,44 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
         await child.wait()
 
 
+def _namesrv_settings(options: argparse.Namespace) -> dict[str, Any]:
+    flags = {
+        "bindAddress": ("--host", options.host),
+        "listenPort": ("--namesrv-port", options.namesrv_port),
+        "kvConfigPath": ("--data-dir", options.data_dir / "namesrv" / "kvConfig.json"),
+        **_observed(options, 0),
+    }
+    # Files and --set are for brokers.
+    nothing = argparse.Namespace(config=[], settings=[])
+    return values(given("namesrv", nothing, flags))
+
+
 def _settings(options: argparse.Namespace, number: int, namesrv: NameServer) -> dict[str, Any]:
     name = _name(number)
     port = options.broker_port + number * PORT_STEP if options.broker_port else 0
-    flush = FlushMode.SYNC if options.flush == "sync" else FlushMode.ASYNC
-    return {
-        "brokerName": name,
-        "bindAddress": options.host,
-        "listenPort": port,
-        "namesrvAddr": str(namesrv.address),
-        "storePathRootDir": options.data_dir / name,
-        "flushDiskType": flush.value,
+    flush = FlushMode[options.flush.upper()].value if options.flush else None
+    several = options.brokers > 1
+    flags = {
+        "brokerName": ("--brokers", name),
+        "bindAddress": ("--host", options.host),
+        "listenPort": ("--broker-port", port),
+        "namesrvAddr": ("--namesrv-port", str(namesrv.address)),
+        "storePathRootDir": ("--data-dir", options.data_dir / name),
+        "flushDiskType": ("--flush", flush),
+        **_observed(options, number + several),
+    }
+    return values(given("broker", options, flags))
+
+
+def _observed(options: argparse.Namespace, distance: int) -> dict[str, tuple[str, Any]]:
+    """Metrics and logs; several brokers have their ports one behind the other."""
+    flags = {"log.level": ("-v", "INFO" if options.verbose else None)}
+    port = options.metrics_port
+    if port is None:
+        return flags
+    return flags | {
+        "metricsExporterType": ("--metrics-port", MetricsExporter.PROM.value),
+        "metricsPromExporterPort": ("--metrics-port", port + distance if port else 0),
     }
 
 

@@ -14,11 +14,8 @@ from cometmq.store.config import StoreConfig
 from cometmq.store.message_store import MessageStore
 from cometmq.store.recovery import RecoveryReport
 
-Commands = Any  # argparse does not name the type of its sub-parsers
 
-
-def add_commands(commands: Commands) -> None:
-    parser = commands.add_parser("store", help="look after the files of a stopped broker")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     recover = actions.add_parser(
         "recover",

@@ -8,6 +8,7 @@ many requests wait are all bounded by `Limits`.
 import asyncio
 import logging
 import ssl
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -26,6 +27,7 @@ from cometmq.protocol.command import (
 from cometmq.protocol.host import Host
 
 from .errors import ConnectionClosed, RequestTimeout, TransportError
+from .latencies import Latencies
 from .limits import Limits
 from .tls import HANDSHAKE_RECORD, TlsSession
 
@@ -34,6 +36,9 @@ log = logging.getLogger(__name__)
 Handler = Callable[["Connection", Command], Response | Awaitable[Response | None] | None]
 """Answers a request: at once, when an awaitable is through, or (None) by `Connection.answer`."""
 Handlers = Mapping[int, Handler]
+Express = Callable[["Connection", bytes], int]
+"""Takes the frames that some bytes begin with as long as it knows what to do with all of them at
+once, sees to their answers, and tells where it stopped; the rest goes to handlers."""
 REMARK_CHARS_MAX: Final = 512
 _OPAQUE_MAX: Final = 2**31 - 1
 
@@ -54,8 +59,10 @@ class Connection(asyncio.Protocol):
         *,
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
+        express: Express | None = None,
         on_open: Callable[["Connection"], None] | None = None,
         on_close: Callable[["Connection"], None] | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
         self.peer = Host("", 0)
         self.local = Host("", 0)
@@ -67,8 +74,10 @@ class Connection(asyncio.Protocol):
         self._tls_context = tls
         self._tls_required = tls_required
         self._tls: TlsSession | None = None
+        self._express = express
         self._on_open = on_open
         self._on_close = on_close
+        self._latencies = latencies
         self._parser = FrameParser(limits.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -128,17 +137,30 @@ class Connection(asyncio.Protocol):
             if self._tls is not None:
                 data = self._tls.decrypt(data)
                 self._write_encrypted()
-            return self._parser.feed(data), ""
+            # Nobody overtakes those who wait already.
+            may_hurry = self._express is not None and not self._unhandled and not self._is_full
+            return self._parser.feed(data, self._hurry if may_hurry else None), ""
         except MalformedFrame as error:
             return error.before, str(error)
         except ssl.SSLError as error:
             self._write_encrypted()  # The alert that tells the peer why.
             return (), f"TLS failed: {error.reason or error}"
 
+    def _hurry(self, data: bytes) -> int:
+        assert self._express is not None
+        end = self._express(self, data)
+        if end:
+            self.last_active = self._loop.time()
+        return end
+
     def _take(self, commands: Sequence[Command]) -> None:
         if not commands:
             return
         self.last_active = self._loop.time()
+        if self._latencies is not None:
+            now = time.monotonic()
+            for command in commands:
+                command.received = now
         for command in commands:
             if command.is_response:
                 self._take_response(command)
@@ -254,6 +276,8 @@ class Connection(asyncio.Protocol):
 
     def answer(self, command: Command, response: Response) -> None:
         """Send the answer to a request; nothing for one-way requests and closed connections."""
+        if self._latencies is not None:
+            self._latencies.add(command, response.code)
         if command.is_oneway:
             return
         try:
@@ -261,6 +285,13 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - the peer gets an answer whatever broke
             frame = encode_response(_failure(command, error), command.opaque, command.kind)
         self._send(frame)
+
+    def answer_all(self, frames: bytes) -> None:
+        """Send the answers to several requests, ready to be written; one-way ones have none."""
+        if frames and self._transport is not None:
+            self._output.append(frames)
+            self._output_bytes += len(frames)
+            self._flush()
 
     # -- requests of ours ------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Connections that we open."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 
@@ -28,11 +29,18 @@ async def connect(
                 lambda: Connection(handlers or {}, _DEFAULT_LIMITS, on_close=on_close), host, port
             )
     except (OSError, TimeoutError) as error:
-        reason = str(error) or f"no answer within {timeout_s:g} s"
-        raise ConnectFailed(f"cannot connect to {address}: {reason}") from error
+        raise ConnectFailed(f"cannot connect to {address}: {_reason(error, timeout_s)}") from error
     if tls is not None:
         connection.start_tls(tls, host)
     return connection
+
+
+def _reason(error: OSError, timeout_s: float) -> str:
+    # asyncio's own text is the call and the address, not what went wrong. Numbers of name look-ups
+    # are negative and have their text with them.
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or f"no answer within {timeout_s:g} s"
 
 
 def split_address(address: str) -> tuple[str, int]:

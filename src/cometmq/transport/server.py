@@ -8,7 +8,8 @@ from collections.abc import Callable
 from cometmq.files import files_allowed
 from cometmq.protocol.host import Host
 
-from .connection import Connection, Handlers
+from .connection import Connection, Express, Handlers
+from .latencies import Latencies
 from .limits import Limits
 
 log = logging.getLogger(__name__)
@@ -24,8 +25,11 @@ class Server:
         limits: Limits | None = None,
         tls: ssl.SSLContext | None = None,
         tls_required: bool = False,
+        express: Express | None = None,
         on_close: Callable[[Connection], None] | None = None,
+        latencies: Latencies | None = None,
     ) -> None:
+        """`latencies` is told how long each request took."""
         self.connections: set[Connection] = set()
         self._handlers = handlers
         self._limits = limits or Limits()
@@ -33,7 +37,9 @@ class Server:
         self._connections_max = min(self._limits.connections_max, files_allowed() // 2)
         self._tls = tls
         self._tls_required = tls_required
+        self._express = express
         self._on_close = on_close
+        self._latencies = latencies
         self._listeners: list[asyncio.Server] = []
         self._sweeping: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -85,8 +91,10 @@ class Server:
             self._limits,
             tls=self._tls,
             tls_required=self._tls_required,
+            express=self._express,
             on_open=self._opened,
             on_close=self._closed,
+            latencies=self._latencies,
         )
 
     def _opened(self, connection: Connection) -> None:

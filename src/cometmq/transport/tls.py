@@ -9,6 +9,7 @@ import contextlib
 import enum
 import ssl
 from pathlib import Path
+from typing import NamedTuple
 
 from cometmq.settings import BadSetting
 
@@ -120,3 +121,22 @@ def client_context(authority: Path | None = None) -> ssl.SSLContext:
     else:
         context.load_verify_locations(authority)
     return context
+
+
+class MutualTls(NamedTuple):
+    """Between servers of one kind: whoever speaks has a certificate of their authority."""
+
+    listening: ssl.SSLContext
+    dialling: ssl.SSLContext
+
+
+def mutual_tls(certificate: Path, key: Path, password: str | None, authority: Path) -> MutualTls:
+    """OSError when a file cannot be used. Which host a certificate is for is not looked at: an
+    authority that signs for nobody else says enough, and addresses may be anything."""
+    listening = server_context(certificate, key, password)
+    listening.load_verify_locations(authority)
+    listening.verify_mode = ssl.CERT_REQUIRED
+    dialling = client_context(authority)
+    dialling.minimum_version = ssl.TLSVersion.TLSv1_2
+    dialling.load_cert_chain(certificate, key, password)
+    return MutualTls(listening, dialling)
