@@ -103,8 +103,8 @@ CASES: Final = {
         Side("stream", "kafka", _KAFKA_COMPARED, "parquet"),
     ),
     "archive": Case(
-        Side("archive", "rocketmq", _ARCHIVED),
-        Side("stream", "kafka", _KAFKA_COMPARED, "parquet"),
+        Side("archive", "rocketmq", _ARCHIVED, limit=0),
+        Side("stream", "kafka", _KAFKA_COMPARED, "parquet", limit=0),
         3.0,
     ),
     "archive_all": Case(

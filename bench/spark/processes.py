@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-LOOK_INTERVAL_S: Final = 0.1
+LOOK_INTERVAL_S: Final = 0.25
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -53,13 +53,20 @@ def _ticks_of_all(pid: int) -> dict[int, int]:
     ticks, waiting = dict[int, int](), [pid]
     while waiting:
         pid = waiting.pop()
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-            tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
-            waiting += [int(child) for task in tasks for child in task.read_text().split()]
-        except OSError:
-            continue  # It has just ended.
+        stat = _text(Path(f"/proc/{pid}/stat"))
+        if not stat:
+            continue
         # Behind the name, which may have anything in it.
         fields = stat.rpartition(")")[2].split()
         ticks[pid] = int(fields[11]) + int(fields[12])
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            waiting += map(int, _text(children).split())
     return ticks
+
+
+def _text(path: Path) -> str:
+    """Nothing if the process, or only that thread of it, has just ended."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

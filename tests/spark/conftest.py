@@ -12,6 +12,8 @@ from cometmq.client.blocking import Producer
 from cometmq.testing import BlockingEmbeddedBroker
 from tests.transport.conftest import pytest_generate_tests, pytest_pyfunc_call
 
+from .stalls import told_when_stalled
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -40,6 +42,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     running.sparkContext.setLogLevel("OFF")
     yield running
     running.stop()
+
+
+@pytest.fixture(autouse=True)
+def stalls(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    gateway = request.getfixturevalue("spark").sparkContext._gateway
+    with told_when_stalled(gateway.proc.pid):
+        yield
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from cometmq.client.cluster import Cluster
 from cometmq.client.consumer.returns import DEAD_LETTER, Returns
 from cometmq.client.link import Link
 from cometmq.client.names import Message, Producer, ReceivedMessage
+from cometmq.protocol.names import DEAD_LETTER_PREFIX
 
 
 def bury(
@@ -38,9 +39,16 @@ async def _bury(
                 stored = await _stored(admin, topic, sent.message_id)
                 assert await returns.send_back(stored, DEAD_LETTER)
                 ids.append(sent.message_id)
+            await _announced(admin, DEAD_LETTER_PREFIX + group)
         finally:
             await link.stop()
     return ids
+
+
+async def _announced(admin: Admin, topic: str) -> None:
+    """The broker makes the topic with its first letter; the NameServer hears of it after that."""
+    while topic not in await admin.topics.names(internal=True):
+        await asyncio.sleep(0.01)
 
 
 async def _stored(admin: Admin, topic: str, message_id: str) -> ReceivedMessage:

@@ -20,7 +20,7 @@ from cometmq.client.blocking import Producer
 from cometmq.client.names import Message
 from cometmq.protocol.message_queue import MessageQueue
 
-from .streaming import WAIT_S, until
+from .streaming import POLL_S, WAIT_S, until
 
 SMALL: Final = {
     "spark.driver.memory": "1g",
@@ -30,6 +30,8 @@ SMALL: Final = {
 QUEUES: Final = 4
 SENT_AT_ONCE: Final = 500
 BODY_BYTES: Final = 128
+BATCHES_S: Final = 300.0
+"""For a driver to start and do its first batches, on however busy a machine."""
 
 
 def say(line: str) -> None:
@@ -100,7 +102,11 @@ class Driver:
 
     def wait_for(self, batches: int) -> None:
         """Until so many batches are done, or it has ended."""
-        until(lambda: self.has_ended or ("begun" in self.said and self.batches >= batches))
+        deadline = time.monotonic() + BATCHES_S
+        while not (self.has_ended or ("begun" in self.said and self.batches >= batches)):
+            told = f"said: {self.said}, errors: {self.errors}"
+            assert time.monotonic() < deadline, f"no {batches} batches in {BATCHES_S} s; {told}"
+            time.sleep(POLL_S)
 
     def finish(self, timeout_s: float = WAIT_S) -> None:
         self._process.wait(timeout_s)

@@ -5,49 +5,28 @@ Spark alone would take most of the time of tests that do this often.
 """
 
 import asyncio
-import datetime as dt
 import itertools
 import os
 import random
 import signal
 import sys
-from collections.abc import Iterator
 from typing import Any
-
-from pyspark.sql import Row
 
 from cometmq.client.admin import Admin
 from cometmq.client.cluster import Cluster
 from cometmq.client.link import Link
-from cometmq.protocol.message_queue import MessageQueue
-from cometmq.spark.pipelines.redrive import Redriven, _Run
-from cometmq.spark.pipelines.redrive_desk import RedriveDesk
-from cometmq.transport.background import BackgroundLoop
+from cometmq.spark.dead_letters.letters import Candidate, letter_of
+from cometmq.spark.dead_letters.redriving import redrive_letters
+from cometmq.spark.topic.offsets import ByQueue
 
 
-class Letters:
-    """Rows as Spark would give them."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-
-    def toLocalIterator(self) -> Iterator[Row]:  # noqa: N802 - Spark's name
-        return iter(self._rows)
-
-
-async def read(namesrv: str, starts: dict[MessageQueue, int]) -> list[Row]:
+async def read(namesrv: str, starts: ByQueue) -> list[Candidate]:
     async with Admin(namesrv) as admin:
         return [
-            Row(
-                topic=queue.topic, brokerName=queue.broker_name, queueId=queue.queue_id,
-                queueOffset=one.queue_offset, msgId=one.message_id, stored_ms=one.store_timestamp,
-                tags=one.tags, keys=" ".join(one.keys), reconsumeTimes=one.reconsume_times,
-                body=one.body, properties=one.properties, chosen=True,
-                storeTimestamp=dt.datetime.now(dt.UTC),
-            )
+            Candidate(queue, one.queue_offset, letter_of(one))
             for queue, start in starts.items()
             async for one in admin.messages.read(queue, start=start)
-        ]  # fmt: skip
+        ]
 
 
 def die_at(number: int) -> None:
@@ -67,16 +46,11 @@ def die_at(number: int) -> None:
 
 def main(namesrv: str, group: str, fatal: str) -> None:
     die_at(int(fatal))
-    background = BackgroundLoop("victim")
-    background.start()
-    desk = RedriveDesk(Cluster(namesrv), group)
-    background.call(desk.open())
-    background.call(desk.lock(0.0, lambda: None))
-    rows = asyncio.run(read(namesrv, background.call(desk.starts())))
-    told = Redriven(group, dry_run=False)
-    letters: Any = Letters(rows)
-    _Run(background, desk, "", 300.0, told, lambda _: None).redrive(letters, None)
-    background.call(desk.close())
+
+    def letters(starts: ByQueue) -> list[Candidate]:
+        return asyncio.run(read(namesrv, starts))
+
+    redrive_letters(Cluster(namesrv), group, letters, rate=300.0, wait_s=0.0)
 
 
 if __name__ == "__main__":

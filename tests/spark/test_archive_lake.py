@@ -98,6 +98,12 @@ def test_a_task_that_meets_many_days_does_not_keep_all_files_open(tmp_path: Path
     assert len({file.path for file in files}) == 11
 
 
+def test_a_batch_of_which_nothing_is_left_makes_no_file(tmp_path: Path) -> None:
+    files = staged(tmp_path, "parquet", 0, batch_of(range(0)), batch_of(range(3)))
+    assert [file.rows for file in files] == [3]
+    assert staged(tmp_path, "parquet", 1, batch_of(range(0))) == []
+
+
 def test_a_file_that_grows_large_is_followed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

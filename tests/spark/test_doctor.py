@@ -13,7 +13,7 @@ import pytest
 from cometmq.cli.main import main
 from cometmq.spark import NotReady, doctor
 from cometmq.testing import BlockingEmbeddedBroker
-from cometmq.testing.ports import reserve_ports
+from cometmq.testing.ports import ReservedPort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +130,7 @@ def test_a_machine_with_too_little_room_is_told(
 
 
 def test_a_nameserver_that_does_not_answer_is_told() -> None:
-    (port,) = reserve_ports(1, 0)
+    port = ReservedPort()
     port.release()
     finding = doctor.nameserver(f"127.0.0.1:{port.number}")
     assert finding.found.startswith("no answer: ")

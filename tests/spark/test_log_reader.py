@@ -34,7 +34,7 @@ from cometmq.spark.log.files import files_at
 from cometmq.spark.log.options import read_log_options
 from cometmq.spark.log.reading import read_part
 from cometmq.store.message_store import MessageStore
-from cometmq.testing import BlockingEmbeddedBroker, MovableClock
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker, MovableClock
 from tests.protocol.records import encoded, end_marker, simple
 from tests.protocol.rocketmq_bytes import SEALED_RECORDS
 from tests.store.stores import fill, numbered, small_config
@@ -510,16 +510,28 @@ def read(spark: "SparkSession", path: Path, **options: Any) -> "DataFrame":
     return spark.read.format("rocketmq-log").options(path=str(path), **options).load()
 
 
+@pytest.fixture
+def own_broker() -> Iterator[BlockingEmbeddedBroker]:
+    """The log of the shared one has what all other tests sent: thousands of small partitions."""
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
 def test_spark_reads_what_a_broker_wrote_as_the_topic_source_does(
-    spark: "SparkSession", broker: BlockingEmbeddedBroker, producer: Producer
+    spark: "SparkSession", own_broker: BlockingEmbeddedBroker
 ) -> None:
+    broker = own_broker
     broker.create_topic("both-ways", 4)
+    messages = []
     for number in range(300):
         message = SentMessage(
             "both-ways", b"%d " % number * (1 + number % 9 * 200), tags=f"tag-{number % 3}",
             keys=[f"key-{number}"], properties={"Größe": str(number)},
         )  # fmt: skip
-        producer.send(message, queue=MessageQueue("both-ways", "broker-a", number % 4))
+        messages.append((message, MessageQueue("both-ways", "broker-a", number % 4)))
+    with Producer(broker.namesrv, group="both-ways") as producer:
+        for message, queue in messages:
+            producer.send(message, queue=queue)
     columns = ",".join(ALL_COLUMNS)
     by_topic = (
         spark.read.format("rocketmq")

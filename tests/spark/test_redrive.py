@@ -13,11 +13,12 @@ from cometmq.client.link import Link
 from cometmq.client.names import AnswerTimedOut, Message, ReceivedMessage
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark.dead_letters import desk
+from cometmq.spark.dead_letters.desk import AlreadyRunning
+from cometmq.spark.dead_letters.letters import FIRST_ID, FROM, Letter
+from cometmq.spark.dead_letters.redriving import Redriven
 from cometmq.spark.errors import BadOption, SparkError
-from cometmq.spark.pipelines import redrive_desk
-from cometmq.spark.pipelines.redrive import Choice, Redriven, redrive
-from cometmq.spark.pipelines.redrive_desk import AlreadyRunning
-from cometmq.spark.pipelines.redrive_letters import FIRST_ID, FROM, Letter
+from cometmq.spark.pipelines.redrive import Choice, redrive
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .dead_letters import bury, messages_of
@@ -240,7 +241,7 @@ def proxied(spark: "SparkSession") -> Iterator[Letters]:
 def test_a_lost_answer_sends_no_letter_twice(
     proxied: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redrive_desk, "SETTLE_S", 1.0)
+    monkeypatch.setattr(desk, "SETTLE_S", 1.0)
     ids = proxied.bury(20)
     lost: list[int] = []
     ask = Link.ask
@@ -262,7 +263,7 @@ def test_a_lost_answer_sends_no_letter_twice(
 def test_a_broker_that_is_away_for_a_moment_is_waited_for(
     proxied: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redrive_desk, "SETTLE_S", 1.0)
+    monkeypatch.setattr(desk, "SETTLE_S", 1.0)
     ids = proxied.bury(40)
     restarted: list[bool] = []
 

@@ -18,7 +18,8 @@ import pytest
 
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message
-from cometmq.spark.pipelines import redrive_letters, replay_sending
+from cometmq.spark.dead_letters import letters
+from cometmq.spark.pipelines import replay_sending
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .dead_letters import bury, messages_of
@@ -108,7 +109,7 @@ class Target:
 
 
 def check_each_letter_is_there_once(broker: BlockingEmbeddedBroker, sent: Counter[str]) -> None:
-    name = redrive_letters.FIRST_ID
+    name = letters.FIRST_ID
     found = messages_of(broker.namesrv, "orders")
     assert Counter(m.properties[name] for m in found if name in m.properties) == sent
 

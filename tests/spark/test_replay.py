@@ -14,11 +14,11 @@ from cometmq.client.blocking import Producer
 from cometmq.client.names import Message, ReceivedMessage
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, SparkError
+from cometmq.spark.own_properties import own_properties
+from cometmq.spark.pace import Pace
 from cometmq.spark.pipelines import archive, replay_plan, replay_run
 from cometmq.spark.pipelines.replay import replay
-from cometmq.spark.pipelines.replay_pace import Pace
 from cometmq.spark.pipelines.replay_plan import SourceQueue, steps_for, with_targets
-from cometmq.spark.pipelines.replay_properties import own_properties
 from cometmq.spark.pipelines.replay_run import Replayed, Run
 from cometmq.spark.pipelines.replay_sending import FROM, ready
 from cometmq.spark.pipelines.replay_sources import Choice

@@ -14,6 +14,7 @@ import pytest
 from cometmq.spark import NotReady, session
 from cometmq.spark.java import find_java, java_version, shim_home
 from cometmq.spark.session import register
+from cometmq.spark.workers_python import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +105,7 @@ def test_the_shim_finds_another_place_when_there_is_no_cache(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     home = shim_home(fake_java(tmp_path / "java", "25") / "bin" / "java")
-    assert home.parent == tmp_path
+    assert home.parents[1] == tmp_path
     assert java_version(home / "bin" / "java") == 25
 
 
@@ -145,6 +146,56 @@ def test_times_are_utc_and_workers_have_this_python(spark: "SparkSession") -> No
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     (worker,) = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
     assert Path(worker).samefile(sys.executable)
+
+
+def test_workers_have_pyspark_compiled_already_not_out_of_its_archive(
+    spark: "SparkSession",
+) -> None:
+    def place(_: int) -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    (found,) = spark.sparkContext.parallelize([0], 1).map(place).collect()
+    assert ".zip" not in found
+
+
+def test_the_workers_python_leaves_out_archives_of_spark_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyspark
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    choose_python(local=True)
+    archives = Path(pyspark.__file__).parent / "python" / "lib"
+    entries = ["/a b", f"{archives}/pyspark.zip", f"{archives}/py4j-src.zip", "/*", "/own/lib.zip"]
+    told = subprocess.run(
+        [os.environ["PYSPARK_PYTHON"], "-c", "import os, sys; print(os.environ['PYTHONPATH']);"
+         "print(sys.executable, sys.argv[1:])", "$x", "two words"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(entries)},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    path, called = told.stdout.splitlines()
+    assert path == "/a b:/*:/own/lib.zip"
+    assert called == f"{sys.executable} ['$x', 'two words']"
+
+
+def test_a_python_that_was_chosen_stays_and_other_machines_get_no_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    choose_python(local=True)
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    choose_python(local=True)
+    assert os.environ["PYSPARK_PYTHON"] != sys.executable
+    choose_python(local=False)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    choose_python(local=True)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable, "where no script can be executed"
 
 
 ALONE = """

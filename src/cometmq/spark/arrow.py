@@ -95,7 +95,7 @@ class ArrowRows:
         if name in _HOSTS:
             return _host_texts(_wrapped(pa.binary(), column, count))
         if name == "properties":
-            return property_maps(_wrapped(pa.binary(), column, count))
+            return property_maps(column)
         return _wrapped(_TYPES[name], column, count)
 
     def _broker_names(self, count: int) -> pa.Array:

@@ -4,12 +4,12 @@ Options travel as plain texts; every process makes its own connections of them.
 """
 
 import logging
+from typing import TYPE_CHECKING
 
 try:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
-    from .sink.writers import RocketMQStreamWriter, RocketMQWriter
     from .topic.readers import RocketMQReader, RocketMQStreamReader
 except ImportError as missing:
     from .errors import NotReady
@@ -20,11 +20,13 @@ from .connection import redacted
 from .errors import BadOption
 from .option_values import canonical, columns
 from .schema import ddl
-from .sink.columns import check_columns
-from .sink.options import read_sink_options
 from .spark_schema import check_schema
 from .topic.options import KNOWN, read_options
 
+if TYPE_CHECKING:
+    from .sink.writers import RocketMQStreamWriter, RocketMQWriter
+
+# The sink is imported where it is used: Spark starts many Python processes, and most only read.
 log = logging.getLogger(__name__)
 
 
@@ -49,7 +51,9 @@ class RocketMQDataSource(DataSource):
         log.info("rocketmq source with %s", redacted(given))
         return given
 
-    def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "RocketMQWriter":
+        from .sink.writers import RocketMQWriter
+
         if overwrite:
             raise BadOption('mode("overwrite"): a topic cannot be overwritten; use mode("append")')
         return RocketMQWriter(self._writable(schema), schema.fieldNames())
@@ -58,10 +62,15 @@ class RocketMQDataSource(DataSource):
         self,
         schema: StructType,
         overwrite: bool,  # noqa: ARG002 - output mode complete: each batch sends the whole result
-    ) -> RocketMQStreamWriter:
+    ) -> "RocketMQStreamWriter":
+        from .sink.writers import RocketMQStreamWriter
+
         return RocketMQStreamWriter(self._writable(schema), schema.fieldNames())
 
     def _writable(self, schema: StructType) -> dict[str, str]:
+        from .sink.columns import check_columns
+        from .sink.options import read_sink_options
+
         given = dict(self.options)
         options = read_sink_options(given)
         stated = {field.name: field.dataType.simpleString() for field in schema.fields}

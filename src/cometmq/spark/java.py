@@ -4,19 +4,18 @@ The wheel's runtime leaves out a module that Spark asks for by a flag. A small s
 drops the flag; nothing else is changed.
 """
 
-import contextlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from .errors import NotReady
+from .shims import shim
 
 JAVA_VERSION_MIN: Final = 17
 """What Spark 4 needs."""
@@ -81,25 +80,4 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 def shim_home(java: Path) -> Path:
     """A directory to be JAVA_HOME, whose `bin/java` starts `java` without the absent module."""
     script = _SHIM.format(module=_ABSENT_MODULE, java=shlex.quote(str(java)))
-    for parent in _cache_directories():
-        with contextlib.suppress(OSError):
-            return _written(parent / "java-shim", script)
-    return _written(Path(tempfile.mkdtemp(prefix="cometmq-java-")), script)
-
-
-def _cache_directories() -> Iterator[Path]:
-    yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cometmq"
-
-
-def _written(home: Path, script: str) -> Path:
-    shim = home / "bin" / "java"
-    if shim.is_file() and shim.read_text() == script:
-        return home
-    shim.parent.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all: another process may be starting its Java here.
-    with tempfile.NamedTemporaryFile("w", dir=shim.parent, delete=False) as file:
-        file.write(script)
-    made = Path(file.name)
-    made.chmod(0o755)
-    os.replace(made, shim)
-    return home
+    return shim("java-shim/bin/java", script).parents[1]

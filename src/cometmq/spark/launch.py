@@ -62,7 +62,7 @@ def prepare(master: str = LOCAL, settings: Mapping[str, str] | None = None) -> N
     settings = settings or {}
     os.environ.update(environment_of(master, settings))
     if not is_connect_address(master):
-        prepare_environment(settings)
+        prepare_environment(settings, master)
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .errors import NotReady
 from .java import find_java
+from .workers_python import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ def session(app_name: str = "cometmq", master: str = "", **conf: Any) -> "SparkS
     if is_connect_address(master):
         builder = builder.remote(master)
     else:
-        prepare_environment(given)
+        prepare_environment(given, master)
         builder = builder.master(master) if master else builder
     for name, value in {**default_settings(master), **given}.items():
         builder = builder.config(name, value)
@@ -75,8 +76,13 @@ def chosen_master() -> str:
 def default_settings(master: str) -> dict[str, str]:
     if is_connect_address(master):
         return _DEFAULTS
-    is_local = master.startswith("local")
-    return {**_DEFAULTS, **_OWN_DRIVER_DEFAULTS, **(_LOCAL_DEFAULTS if is_local else {})}
+    local = _LOCAL_DEFAULTS if _is_local(master) else {}
+    return {**_DEFAULTS, **_OWN_DRIVER_DEFAULTS, **local}
+
+
+def _is_local(master: str) -> bool:
+    """On this machine alone; also a cluster of several processes here (`local-cluster`)."""
+    return master.startswith("local")
 
 
 def register(spark: "SparkSession") -> "SparkSession":
@@ -130,13 +136,13 @@ def _made(builder: "SparkSession.Builder") -> "SparkSession":
         raise NotReady(f"{missing}: pip install 'cometmq[connect]'") from missing
 
 
-def prepare_environment(settings: Mapping[str, str]) -> None:
+def prepare_environment(settings: Mapping[str, str], master: str) -> None:
     """Spark's scripts and its workers are told by the environment."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # Else Java runs already, and has started us.
         os.environ["JAVA_HOME"] = str(find_java().home)
     if python := settings.get(_WORKERS_PYTHON):  # Only spark-submit heeds the setting by itself.
         os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    choose_python(local=_is_local(master))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 

@@ -60,6 +60,8 @@ class TopicFiles:
         self._done: list[LakeFile] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
+        if not rows.num_rows:  # All of them were duplicates.
+            return
         for day, part in _by_day(rows):
             self._file(day).add(part)
             if self._open[day].bytes >= FILE_BYTES_MAX:

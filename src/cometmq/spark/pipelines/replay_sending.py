@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ..own_properties import ADDED, ADDED_PREFIX, FIELDS
+from ..pace import Pace
 from ..sink.ids import BATCH_DIGITS, Origin, fixed_ids
 from ..sink.options import read_sink_options
 from ..sink.task import Task
-from .replay_pace import Pace
 from .replay_plan import Plan
-from .replay_properties import ADDED, ADDED_PREFIX, FIELDS
 from .replay_sources import SOURCE
 
 if TYPE_CHECKING:

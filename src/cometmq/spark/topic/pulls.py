@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cometmq.client.admin.messages import TOOLS_GROUP
 from cometmq.client.errors import NoRoute, TopicNotFound, answers_read, error_of
 from cometmq.client.link import Link, transport_errors
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Request
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.names import TOOLS_GROUP
 from cometmq.protocol.subscription import ALL, SQL92, TAG
 from cometmq.transport.connection import Connection
 

@@ -6,7 +6,7 @@ where it began the first time. Queues that are found later begin at their beginn
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -24,10 +24,13 @@ from ..spark_schema import as_stated
 from .loss import Losses
 from .offsets import Progress, QueueRange, ranges_between, split
 from .options import SourceOptions, read_options
-from .overview import Overview
 from .planning import ranges_of
 from .ranges import read_range
-from .stream import Stream
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+# What plans is imported where it is used: Spark starts many Python processes, and most only read.
 
 
 class RocketMQReader(DataSourceReader):
@@ -38,6 +41,8 @@ class RocketMQReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
+        from .overview import Overview
+
         options = read_options(self._given, streaming=False)
         losses = Losses(fail=options.fail_on_data_loss)
         with Overview(options) as overview:
@@ -60,9 +65,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: Stream | None = None
 
     @property
-    def _stream(self) -> Stream:
+    def _stream(self) -> "Stream":
         """Made in the process that plans: connections do not travel."""
         if self._opened is None:
+            from .stream import Stream
+
             self._opened = Stream(read_options(self._given, streaming=True))
         return self._opened
 

@@ -6,15 +6,17 @@ message that fails again becomes another letter, at another place.
 """
 
 import hashlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from cometmq.client.message import SHARDING_KEY
+from cometmq.client.received import ReceivedMessage
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.properties import KEYS
 
+from ..own_properties import own_properties
 from ..topic.offsets import queue_text
-from .replay_properties import own_properties
 
 COLUMNS: Final = (
     "topic", "brokerName", "queueId", "queueOffset", "msgId", "bornTimestamp", "storeTimestamp",
@@ -77,10 +79,27 @@ class Copy(msgspec.Struct, frozen=True):
     letter: Letter
 
 
-def letter_of(row: Any) -> Letter:
-    """Of a row with `stored_ms` beside the columns."""
+class Candidate(NamedTuple):
+    """A place where a letter is; the letter itself if it is chosen."""
+
+    queue: MessageQueue
+    offset: int
+    letter: Letter | None
+
+
+def candidate_of(row: Any) -> Candidate:
+    """Of a row with `stored_ms` and `chosen` beside the columns."""
+    queue = MessageQueue(row.topic, row.brokerName, row.queueId)
+    letter = Letter(
+        queue, row.queueOffset, row.msgId, row.stored_ms, row.tags or "", row.keys or "",
+        row.reconsumeTimes, bytes(row.body), dict(row.properties),
+    ) if row.chosen else None  # fmt: skip
+    return Candidate(queue, row.queueOffset, letter)
+
+
+def letter_of(message: ReceivedMessage) -> Letter:
     return Letter(
-        MessageQueue(row.topic, row.brokerName, row.queueId), row.queueOffset, row.msgId,
-        row.stored_ms, row.tags or "", row.keys or "", row.reconsumeTimes, bytes(row.body),
-        dict(row.properties),
+        message.queue, message.queue_offset, message.message_id, message.store_timestamp,
+        message.tags, message.properties.get(KEYS, ""), message.reconsume_times, message.body,
+        message.properties,
     )  # fmt: skip

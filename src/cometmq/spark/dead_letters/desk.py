@@ -36,7 +36,7 @@ from cometmq.protocol.names import DEAD_LETTER_PREFIX
 from ..errors import BadOption, ClusterAway, SparkError
 from ..topic.offsets import ByQueue, order
 from ..topic.patience import AWAY, patiently
-from .redrive_letters import Copy
+from .letters import Copy
 
 log = logging.getLogger(__name__)
 GROUP_PREFIX: Final = "REDRIVE_"
