@@ -8,6 +8,7 @@ import functools
 import itertools
 import random
 import struct
+from array import array
 from collections.abc import Callable
 from types import ModuleType
 
@@ -470,6 +471,43 @@ def test_logs_become_columns_alike(
 
     for data in (log.data[: log.starts[-1]], log.data, mutated(log.data, mutations)):
         assert_alike(ask, data)
+
+
+ODD_ENTRIES = st.sampled_from((
+    b"\xff\x01a", b"\xfe\x01b", "名\x01值".encode(), b"a\x01\xc3", b"a\x01" + b"x" * 70,
+))  # fmt: skip
+MANY_NAMES = b"\x02".join(b"n%d\x01v" % number for number in range(40))
+
+
+@examples
+@given(
+    rows=st.lists(
+        st.one_of(
+            st.lists(st.one_of(PROPERTY, ODD_ENTRIES), max_size=5).map(b"\x02".join),
+            st.just(MANY_NAMES),
+        ),
+        max_size=6,
+    ),
+    cut=st.integers(0, 3),
+)
+def test_properties_become_columns_alike(rows: list[bytes], cut: int) -> None:
+    ends = [0]
+    for row in rows:
+        ends.append(ends[-1] + len(row))
+
+    def ask(hot: ModuleType, data: bytearray) -> object:
+        ask_one = (columns if hot is _reference else hot).property_columns
+        return ask_one(array("i", ends[cut:]).tobytes(), bytes(data))
+
+    assert_alike(ask, b"".join(rows))
+    assert_alike(ask, b"".join(rows)[:-1])
+
+
+@pytest.mark.parametrize("ends", [[], [-1, 2], [0, 5], [2, 1], [0, 2, 1]])
+def test_offsets_beside_the_data_are_refused_alike(ends: list[int]) -> None:
+    for hot in (columns, _compiled):
+        with pytest.raises(ValueError, match="not those of the data"):
+            hot.property_columns(array("i", ends).tobytes(), b"a\x01b")
 
 
 def test_nulls_are_marked_alike_wherever_they_stand() -> None:

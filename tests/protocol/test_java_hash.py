@@ -24,6 +24,15 @@ def test_the_hash_is_that_of_java(text: str, hashed: int) -> None:
     assert string_hash(text) == hashed
 
 
+@pytest.mark.parametrize("size", [511, 512, 513, 5000])
+def test_a_long_text_is_hashed_like_a_short_one(size: int) -> None:
+    text = ("标签 and tags " * size)[:size]
+    expected = string_hash(text[:100]) * pow(31, size - 100, 1 << 32)
+    for letter, power in zip(text[100:], range(size - 101, -1, -1), strict=True):
+        expected += ord(letter) * pow(31, power, 1 << 32)
+    assert (string_hash(text) - expected) % (1 << 32) == 0
+
+
 def test_a_lone_surrogate_counts_as_one_unit() -> None:
     assert string_hash("\ud83d") == 0xD83D
     assert string_hash("\ud83d\ude80") == 0xD83D * 31 + 0xDE80

@@ -12,4 +12,6 @@ from ._reference import select_records as select_records
 from ._reference import split_records as split_records
 from .batch import decode_batch as decode_batch
 from .columns import ColumnBuilder as ColumnBuilder
+from .columns import property_columns as property_columns
+from .express import append_sends as append_sends
 from .message_id import offset_ids as offset_ids

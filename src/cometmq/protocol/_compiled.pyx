@@ -21,12 +21,13 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from . import java
-from .columns import COLUMNS, NUMBERS, Choice, Column, Walked
+from .columns import COLUMNS, NUMBERS, Choice, Column, PropertyColumns, Walked
+from .express import Taken
 from .flags import is_queued
 from .errors import IllegalMessage, MalformedRecord
 from .batch import MESSAGES_MAX as BATCH_MESSAGES_MAX
 from .message import Appended, Message
-from .properties import without_property
+from .properties import RECORD_CRC, decode_properties, without_property
 from .scan import Damage, Run, Scan, Selection, Stop
 
 ctypedef const uint8_t* bytes_t
@@ -209,10 +210,101 @@ cdef void put_digits(uint8_t* p, uint32_t crc) noexcept nogil:
 
 # -- encode ---------------------------------------------------------------------------------------
 
+cdef struct Text:
+    bytes_t at
+    Py_ssize_t size
+
+
 cdef enum:
     SCRATCH_SIZE = 16384
 
 cdef uint8_t[SCRATCH_SIZE] SCRATCH
+
+
+# A record before it is written, as pointers into what the sender gave.
+cdef struct Draft:
+    int32_t queue_id
+    int32_t flag
+    uint32_t sys_flag
+    int32_t reconsume_times
+    int64_t born_timestamp
+    int64_t prepared
+    Text born_host
+    Text store_host
+    Text topic
+    Text body
+    Text properties
+    bint closing  # the last property has no end of its own
+    Text added  # properties behind those
+    bint sealed
+
+
+cdef Py_ssize_t draft_properties(Draft* draft) noexcept nogil:
+    """How many bytes of properties the record will have."""
+    return (draft.properties.size + draft.closing + draft.added.size
+            + (SEAL if draft.sealed else 0))
+
+
+cdef Py_ssize_t draft_size(Draft* draft) noexcept nogil:
+    return (74 + draft.born_host.size + draft.store_host.size + draft.body.size
+            + (2 if draft.topic.size > 127 else 1) + draft.topic.size + draft_properties(draft))
+
+
+cdef uint8_t* put_text(uint8_t* p, Text text) noexcept nogil:
+    memcpy(p, text.at, text.size)
+    return p + text.size
+
+
+cdef void write_record(uint8_t* target, Draft* draft, Py_ssize_t size, int64_t queue_offset,
+                       int64_t physical_offset, int64_t store_timestamp) noexcept nogil:
+    """Write a draft of `size` bytes to where there is room for it."""
+    cdef Py_ssize_t properties_size = draft_properties(draft)
+    cdef bint long_topic = draft.topic.size > 127
+    # A record is put together in memory that is warm and copied at once: its checksum would have to
+    # wait for the log's fresh pages otherwise.
+    cdef uint8_t* start = &SCRATCH[0] if size <= SCRATCH_SIZE else target
+    cdef uint8_t* p = start
+    put32(p, <uint32_t>size)
+    put32(p + 4, V2 if long_topic else V1)
+    put32(p + 8, crc31(draft.body.at, draft.body.size))
+    put32(p + 12, <uint32_t>draft.queue_id)
+    put32(p + 16, <uint32_t>draft.flag)
+    put64(p + 20, queue_offset)
+    put64(p + 28, physical_offset)
+    put32(p + 36, draft.sys_flag)
+    put64(p + 40, <uint64_t>draft.born_timestamp)
+    p = put_text(p + 48, draft.born_host)
+    put64(p, store_timestamp)
+    p = put_text(p + 8, draft.store_host)
+    put32(p, <uint32_t>draft.reconsume_times)
+    put64(p + 4, <uint64_t>draft.prepared)
+    put32(p + 12, <uint32_t>draft.body.size)
+    p = put_text(p + 16, draft.body)
+    if long_topic:
+        p[0] = draft.topic.size >> 8
+        p += 1
+    p[0] = draft.topic.size & 0xFF
+    p = put_text(p + 1, draft.topic)
+    p[0] = properties_size >> 8
+    p[1] = properties_size & 0xFF
+    p = put_text(p + 2, draft.properties)
+    if draft.closing:
+        p[0] = 2
+        p += 1
+    p = put_text(p, draft.added)
+    if draft.sealed:
+        memcpy(p, SEAL_PREFIX, SEAL_NAME)
+        put_digits(p + SEAL_NAME, crc31(start, size - SEAL))
+    if start != target:
+        memcpy(target, start, size)
+
+
+cdef inline Text text_in(bytes data) noexcept:
+    return Text(<bytes_t>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef uint32_t host_flags(Py_ssize_t born_size, Py_ssize_t store_size) noexcept nogil:
+    return (BORN_V6 if born_size == 20 else 0) | (STORE_V6 if store_size == 20 else 0)
 
 
 cdef Py_ssize_t encode(Py_buffer* buffer, Py_ssize_t position, Py_ssize_t limit, message,
@@ -222,90 +314,44 @@ cdef Py_ssize_t encode(Py_buffer* buffer, Py_ssize_t position, Py_ssize_t limit,
     """Some of the message's fields come along: whoever calls has looked at them already."""
     cdef bytes properties = message.properties
     cdef bytes born_host = message.born_host
-    cdef Py_ssize_t topic_size = 0, body_size = PyBytes_GET_SIZE(body)
-    cdef const char* topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
-    if not 0 < topic_size <= TOPIC_MAX:
-        raise IllegalMessage(f"topic has {topic_size} bytes, 1 to {TOPIC_MAX} are allowed")
+    cdef Draft draft
+    draft.topic.at = <bytes_t>PyUnicode_AsUTF8AndSize(topic, &draft.topic.size)
+    if not 0 < draft.topic.size <= TOPIC_MAX:
+        raise IllegalMessage(f"topic has {draft.topic.size} bytes, 1 to {TOPIC_MAX} are allowed")
     if sealed and has_mark(properties):
         properties = without_property(properties, b"__CRC32#")
-    cdef Py_ssize_t plain_size = PyBytes_GET_SIZE(properties)
-    cdef bint closing = (sealed and plain_size > 0
-                         and PyBytes_AS_STRING(properties)[plain_size - 1] != 2)
-    cdef Py_ssize_t properties_size = plain_size + closing + (SEAL if sealed else 0)
-    if properties_size > PROPERTIES_MAX:
+    draft.properties = text_in(properties)
+    draft.closing = (sealed and draft.properties.size > 0
+                     and draft.properties.at[draft.properties.size - 1] != 2)
+    draft.added = Text(&SCRATCH[0], 0)
+    draft.sealed = sealed
+    if draft_properties(&draft) > PROPERTIES_MAX:
         raise IllegalMessage(
-            f"properties have {properties_size} bytes, {PROPERTIES_MAX} are allowed"
+            f"properties have {draft_properties(&draft)} bytes, {PROPERTIES_MAX} are allowed"
         )
     # All numbers before the first byte is written: nothing is left behind by one that is too large.
-    cdef int32_t queue_id, flag, reconsume_times, signed_flag
-    cdef int64_t born_timestamp, prepared
+    cdef int32_t signed_flag
     try:
-        queue_id = number_queue
-        flag = message.flag
+        draft.queue_id = number_queue
+        draft.flag = message.flag
         signed_flag = number_flags
-        born_timestamp = message.born_timestamp
-        reconsume_times = message.reconsume_times
-        prepared = message.prepared_transaction_offset
+        draft.born_timestamp = message.born_timestamp
+        draft.reconsume_times = message.reconsume_times
+        draft.prepared = message.prepared_transaction_offset
     except OverflowError as error:
         raise IllegalMessage(f"a number does not fit its field: {error}") from error
-    cdef uint32_t sys_flag = <uint32_t>signed_flag & ~<uint32_t>(BORN_V6 | STORE_V6)
-    cdef Py_ssize_t born_size = host_size(born_host), store_size = host_size(store_host)
-    if born_size == 20:
-        sys_flag |= BORN_V6
-    if store_size == 20:
-        sys_flag |= STORE_V6
-    cdef int topic_field = 2 if topic_size > 127 else 1
-    cdef Py_ssize_t size = (74 + born_size + store_size + body_size + topic_field + topic_size
-                            + properties_size)
+    draft.sys_flag = (<uint32_t>signed_flag & ~<uint32_t>(BORN_V6 | STORE_V6)
+                      | host_flags(host_size(born_host), host_size(store_host)))
+    draft.born_host = text_in(born_host)
+    draft.store_host = text_in(store_host)
+    draft.body = text_in(body)
+    cdef Py_ssize_t size = draft_size(&draft)
     if position + size + FILE_END > limit:
         return 0
     if position < 0 or position + size > buffer.len:
         raise ValueError("the record lies outside the buffer")
-    # A record is put together in memory that is warm and copied at once: its checksum would have to
-    # wait for the log's fresh pages otherwise.
-    cdef uint8_t* target = <uint8_t*>buffer.buf + position
-    cdef uint8_t* start = target
-    if size <= SCRATCH_SIZE:
-        start = SCRATCH
-    cdef uint8_t* p = start
-    put32(p + 4, V2 if topic_field == 2 else V1)
-    put32(p + 8, crc31(<bytes_t>PyBytes_AS_STRING(body), body_size))
-    put32(p + 12, <uint32_t>queue_id)
-    put32(p + 16, <uint32_t>flag)
-    put64(p + 20, queue_offset)
-    put64(p + 28, physical_offset)
-    put32(p + 36, sys_flag)
-    put64(p + 40, <uint64_t>born_timestamp)
-    p += 48
-    memcpy(p, PyBytes_AS_STRING(born_host), born_size)
-    p += born_size
-    put64(p, store_timestamp)
-    memcpy(p + 8, PyBytes_AS_STRING(store_host), store_size)
-    p += 8 + store_size
-    put32(p, <uint32_t>reconsume_times)
-    put64(p + 4, <uint64_t>prepared)
-    put32(p + 12, <uint32_t>body_size)
-    memcpy(p + 16, PyBytes_AS_STRING(body), body_size)
-    p += 16 + body_size
-    if topic_field == 2:
-        p[0] = topic_size >> 8
-        p += 1
-    p[0] = topic_size & 0xFF
-    memcpy(p + 1, topic_text, topic_size)
-    p += 1 + topic_size
-    p[0] = properties_size >> 8
-    p[1] = properties_size & 0xFF
-    memcpy(p + 2, PyBytes_AS_STRING(properties), plain_size)
-    p += 2 + plain_size
-    if closing:
-        p[0] = 2
-        p += 1
-    put32(start, <uint32_t>size)
-    if sealed:
-        memcpy(p, SEAL_PREFIX, SEAL_NAME)
-        put_digits(p + SEAL_NAME, crc31(start, size - SEAL))
-    if start != target:
-        memcpy(target, start, size)
+    write_record(<uint8_t*>buffer.buf + position, &draft, size, queue_offset, physical_offset,
+                 store_timestamp)
     return size
 
 
@@ -561,11 +607,6 @@ cdef class Growing:
         if self.room <= POOLED_BYTES_MAX and len(POOL) < POOL_MAX:
             POOL.append(self)
         return taken
-
-
-cdef struct Text:
-    bytes_t at
-    Py_ssize_t size
 
 
 # The properties that dispatch looks at; the last one of a name counts.
@@ -1113,6 +1154,608 @@ def offset_ids(bytes store_host, placed):
         p[step - 1] = b","
         p += step
     return (<const char*>PyBytes_AS_STRING(text))[:step * count - 1].decode("ascii")
+
+
+# -- sends ----------------------------------------------------------------------------------------
+#
+# What is unusual in any way is left to the general way: nothing here refuses or repairs. So a parse
+# that gives up needs no reason, and whoever doubts a case lets it fall through.
+
+cdef enum:
+    SEND_V2 = 310
+    SEND_BATCH = 320
+    ONEWAY = 2
+    PREFIX = 8
+    BINARY_HEAD = 21
+    FLAGS_TAKEN = 0x701  # compressed, and how
+    BATCHED_END = 2
+
+cdef Py_ssize_t MESSAGES_MAX = BATCH_MESSAGES_MAX
+
+# Bits of what a header has told, beside those of its one-letter fields.
+cdef enum:
+    SEEN_CODE = 1 << 26
+    SEEN_FLAG = 1 << 27
+    SEEN_OPAQUE = 1 << 28
+    SEEN_FIELDS = 1 << 29
+    # a group, b topic, e queue, f sysFlag, g born time, h flag
+    SEEN_ALL = SEEN_CODE | SEEN_FIELDS | 0xF3
+
+
+cdef struct Send:
+    uint32_t seen
+    int64_t code
+    int64_t flag
+    int64_t opaque
+    int64_t queue_id
+    int64_t sys_flag
+    int64_t born_timestamp
+    int64_t message_flag
+    Text topic
+    Text properties
+    bint escaped  # the properties, by JSON
+    bint batch
+
+
+# Of each byte in a JSON string: 0 stands for itself, 1 ends it, 2 escapes, 3 is unusual.
+cdef uint8_t[256] KINDS
+
+
+cdef void make_kinds() noexcept:
+    cdef int byte
+    for byte in range(256):
+        KINDS[byte] = 3 if byte < 32 or byte >= 127 else 0
+    KINDS[34] = 1
+    KINDS[92] = 2
+
+
+make_kinds()
+cdef uint8_t[PROPERTIES_MAX] UNESCAPED
+
+
+cdef bint is_text(Text text, const char* other, Py_ssize_t size) noexcept nogil:
+    return text.size == size and memcmp(text.at, other, size) == 0
+
+
+cdef bint number_in(Text text, int64_t least, int64_t most, int64_t* value) noexcept nogil:
+    """Read a plain whole number of that range."""
+    cdef bytes_t p = text.at
+    cdef bytes_t end = p + text.size
+    cdef bint negative = text.size > 1 and p[0] == c"-"
+    cdef int64_t found = 0
+    p += negative
+    if not 0 < end - p <= 18 or (p[0] == c"0" and text.size > 1):
+        return 0
+    while p < end:
+        if not c"0" <= p[0] <= c"9":
+            return 0
+        found = found * 10 + p[0] - c"0"
+        p += 1
+    value[0] = -found if negative else found
+    return least <= value[0] <= most
+
+
+cdef bint int32_in(Text text, int64_t* value) noexcept nogil:
+    return number_in(text, INT32_MIN, 0x7FFFFFFF, value)
+
+
+cdef bytes_t scan_string(bytes_t p, bytes_t end, Text* text, bint* escaped) noexcept nogil:
+    """The string that begins at `p`, behind its quote; what follows it, NULL if it is unusual."""
+    cdef uint8_t kind
+    text.at = p
+    escaped[0] = 0
+    while p < end:
+        kind = KINDS[p[0]]
+        if kind == 0:
+            p += 1
+        elif kind == 1:
+            text.size = p - text.at
+            return p + 1
+        elif kind == 2:
+            escaped[0] = 1
+            p += 2
+        else:
+            break
+    return NULL
+
+
+cdef bytes_t scan_value(bytes_t p, bytes_t end, Text* text, bint* quoted,
+                        bint* escaped) noexcept nogil:
+    """A string, a whole number or a word of JSON; what follows it, NULL if it is something else."""
+    cdef int64_t number
+    quoted[0] = p < end and p[0] == c'"'
+    if quoted[0]:
+        return scan_string(p + 1, end, text, escaped)
+    escaped[0] = 0
+    text.at = p
+    while p < end and p[0] != c"," and p[0] != c"}":
+        p += 1
+    text.size = p - text.at
+    if (number_in(text[0], -(<int64_t>1 << 62), <int64_t>1 << 62, &number)
+            or is_text(text[0], b"true", 4) or is_text(text[0], b"false", 5)
+            or is_text(text[0], b"null", 4)):
+        return p
+    return NULL
+
+
+cdef bint take_field(Send* send, Text name, Text value, bint quoted, bint escaped) noexcept nogil:
+    """Note one of the request's own fields; 0 if it is unusual."""
+    cdef uint8_t letter = name.at[0]
+    cdef int64_t number
+    if name.size != 1 or not c"a" <= letter <= c"m" or letter == c"k":
+        return not escaped
+    cdef uint32_t bit = <uint32_t>1 << (letter - c"a")
+    if send.seen & bit or (escaped and letter != c"i"):
+        return 0
+    send.seen |= bit
+    if letter == c"a" or letter == c"c":
+        return quoted
+    if letter == c"b":
+        send.topic = value
+        return quoted
+    if letter == c"e":
+        return int32_in(value, &send.queue_id)
+    if letter == c"f":
+        return int32_in(value, &send.sys_flag)
+    if letter == c"g":
+        return number_in(value, 0, <int64_t>1 << 62, &send.born_timestamp)
+    if letter == c"h":
+        return int32_in(value, &send.message_flag)
+    if letter == c"i":
+        send.properties = value
+        send.escaped = escaped
+        return quoted
+    if letter == c"j":
+        return is_text(value, b"0", 1)
+    if letter == c"m":
+        send.batch = is_text(value, b"true", 4)
+        return send.batch or is_text(value, b"false", 5)
+    return int32_in(value, &number)
+
+
+cdef bint take_head(Send* send, Text name, Text value, bint quoted) noexcept nogil:
+    """Note what a JSON header says beside its fields; 0 if it is unusual."""
+    cdef uint32_t bit = 0
+    cdef int64_t* number
+    cdef int64_t version
+    if is_text(name, b"code", 4):
+        bit, number = SEEN_CODE, &send.code
+    elif is_text(name, b"flag", 4):
+        bit, number = SEEN_FLAG, &send.flag
+    elif is_text(name, b"opaque", 6):
+        bit, number = SEEN_OPAQUE, &send.opaque
+    elif is_text(name, b"version", 7):
+        number = &version
+    else:
+        # Language and such: a text, or nothing.
+        return not is_text(name, b"extFields", 9) and (quoted or is_text(value, b"null", 4))
+    if quoted or send.seen & bit:
+        return 0
+    send.seen |= bit
+    return int32_in(value, number)
+
+
+cdef bytes_t parse_fields(bytes_t p, bytes_t end, Send* send) noexcept nogil:
+    """The fields of a JSON header, behind their brace; what follows, NULL if it is unusual."""
+    cdef Text name, value
+    cdef bint quoted, escaped
+    if send.seen & SEEN_FIELDS:
+        return NULL
+    send.seen |= SEEN_FIELDS
+    while p < end and p[0] == c'"':
+        p = scan_string(p + 1, end, &name, &escaped)
+        if p == NULL or escaped or name.size == 0 or p >= end or p[0] != c":":
+            return NULL
+        p = scan_value(p + 1, end, &value, &quoted, &escaped)
+        if p == NULL or p >= end or not take_field(send, name, value, quoted, escaped):
+            return NULL
+        if p[0] == c"}":
+            return p + 1
+        if p[0] != c",":
+            return NULL
+        p += 1
+    return NULL
+
+
+cdef bint parse_json(bytes_t p, bytes_t end, Send* send) noexcept nogil:
+    """A JSON header; 0 if it is unusual."""
+    cdef Text name, value
+    cdef bint quoted, escaped
+    if p >= end or p[0] != c"{":
+        return 0
+    p += 1
+    while p < end and p[0] == c'"':
+        p = scan_string(p + 1, end, &name, &escaped)
+        if p == NULL or escaped or p + 1 >= end or p[0] != c":":
+            return 0
+        if p[1] == c"{":
+            if not is_text(name, b"extFields", 9):
+                return 0
+            p = parse_fields(p + 2, end, send)
+        else:
+            p = scan_value(p + 1, end, &value, &quoted, &escaped)
+            if p != NULL and (escaped or not take_head(send, name, value, quoted)):
+                return 0
+        if p == NULL or p >= end:
+            return 0
+        if p[0] == c"}":
+            return p + 1 == end
+        if p[0] != c",":
+            return 0
+        p += 1
+    return 0
+
+
+cdef bint parse_binary(bytes_t p, bytes_t end, Send* send) noexcept nogil:
+    """A binary header; 0 if it is unusual."""
+    cdef Text name, value
+    cdef bytes_t byte = p + BINARY_HEAD
+    if end - p < BINARY_HEAD or get32(p + 13) != 0 or <Py_ssize_t>get32(p + 17) != end - byte:
+        return 0
+    send.seen |= SEEN_CODE | SEEN_FIELDS
+    send.code = p[0] << 8 | p[1]
+    send.opaque = <int32_t>get32(p + 5)
+    send.flag = <int32_t>get32(p + 9)
+    while byte < end:
+        if byte[0] >= 127:
+            return 0
+        byte += 1
+    p += BINARY_HEAD
+    while p < end:
+        if end - p < 6:
+            return 0
+        name = Text(p + 2, p[0] << 8 | p[1])
+        if end - p < 6 + name.size:
+            return 0
+        p += 2 + name.size
+        value = Text(p + 4, get32(p))
+        if end - value.at < value.size:
+            return 0
+        p = value.at + value.size
+        # An empty text is as good as none.
+        if value.size and (name.size == 0 or not take_field(send, name, value, 1, 0)):
+            return 0
+    return 1
+
+
+cdef int hex_digit(uint8_t byte) noexcept nogil:
+    if c"0" <= byte <= c"9":
+        return byte - c"0"
+    byte |= 32
+    return byte - c"a" + 10 if c"a" <= byte <= c"f" else -1
+
+
+cdef bint unescape(Text* text) noexcept nogil:
+    """Take the escapes out of properties; 0 if there is one beyond ASCII, or too much of all."""
+    cdef bytes_t p = text.at
+    cdef bytes_t end = p + text.size
+    cdef uint8_t* to = &UNESCAPED[0]
+    cdef uint8_t byte
+    cdef int high, low
+    while p < end:
+        if to - &UNESCAPED[0] == PROPERTIES_MAX:
+            return 0
+        byte = p[0]
+        p += 1
+        if byte == c"\\":
+            byte = p[0]
+            p += 1
+            if byte == c"u":
+                if end - p < 4 or p[0] != c"0" or p[1] != c"0":
+                    return 0
+                high, low = hex_digit(p[2]), hex_digit(p[3])
+                if not 0 <= high < 8 or low < 0:
+                    return 0
+                byte = high << 4 | low
+                p += 4
+            elif byte == c"n":
+                byte = 10
+            elif byte == c"t":
+                byte = 9
+            elif byte == c"r":
+                byte = 13
+            elif byte != c'"' and byte != c"\\" and byte != c"/":
+                return 0
+        to[0] = byte
+        to += 1
+    text.at = &UNESCAPED[0]
+    text.size = to - &UNESCAPED[0]
+    return 1
+
+
+cdef bint is_usual_property(Text name, Text value, Text* unique) noexcept nogil:
+    """Whether a message with it goes straight into its queue and is acknowledged as all are."""
+    cdef Py_ssize_t at
+    if name.size == 8 and memcmp(name.at, b"UNIQ_KEY", 8) == 0:
+        if unique.size or value.size == 0:
+            return 0
+        unique[0] = value
+        for at in range(value.size):
+            if KINDS[value.at[at]]:
+                return 0  # The answer would have to escape it.
+        return 1
+    if is_text(name, b"WAIT", 4):
+        return is_text(value, b"true", 4)
+    return not (is_text(name, b"DELAY", 5) or is_text(name, b"CLUSTER", 7)
+                or is_text(name, b"TRAN_MSG", 8) or is_text(name, b"POP_CK", 6)
+                or is_text(name, b"__CRC32#", 8)
+                or (name.size > 6 and memcmp(name.at, b"TIMER_", 6) == 0))
+
+
+cdef bint are_usual(Text properties, Text* unique) noexcept nogil:
+    cdef bytes_t p = properties.at
+    cdef bytes_t end = p + properties.size
+    cdef bytes_t stop
+    cdef bytes_t mark
+    unique.size = 0
+    while p < end:
+        stop = <bytes_t>memchr(p, 2, end - p)
+        if stop == NULL:
+            stop = end
+        mark = <bytes_t>memchr(p, 1, stop - p)
+        if mark != NULL and not is_usual_property(Text(p, mark - p),
+                                                  Text(mark + 1, stop - mark - 1), unique):
+            return 0
+        p = stop + 1
+    return 1
+
+
+cdef bint next_batched(bytes_t* at, bytes_t end, Draft* draft) noexcept nogil:
+    """The message of a batch at `at`, which moves on; 0 if it is unusual."""
+    cdef bytes_t p = at[0]
+    cdef Text unique
+    if end - p < BATCHED_HEAD + BATCHED_END:
+        return 0
+    cdef int64_t size = <int32_t>get32(p), body_size = <int32_t>get32(p + 16)
+    if body_size < 0 or size > end - p or BATCHED_HEAD + body_size + BATCHED_END > size:
+        return 0
+    draft.flag = <int32_t>get32(p + 12)
+    draft.body = Text(p + BATCHED_HEAD, body_size)
+    at[0] = p + size
+    p += BATCHED_HEAD + body_size
+    draft.properties = Text(p + 2, p[0] << 8 | p[1])
+    draft.closing = (draft.sealed and draft.properties.size > 0
+                     and p[1 + draft.properties.size] != 2)
+    return (draft.properties.at + draft.properties.size == at[0]
+            and draft_properties(draft) <= PROPERTIES_MAX
+            and are_usual(draft.properties, &unique))
+
+
+cdef bint fits(Text body, Draft* draft, Py_ssize_t room) noexcept nogil:
+    """Whether a batch has nothing unusual, and room for all of its records."""
+    cdef bytes_t p = body.at
+    cdef Py_ssize_t count = 0
+    while p < body.at + body.size:
+        count += 1
+        if count > MESSAGES_MAX or not next_batched(&p, body.at + body.size, draft):
+            return 0
+        room -= draft_size(draft)
+        if room < 0:
+            return 0
+    return count > 0
+
+
+cdef class Answers:
+    """Frames of answers, made out of pieces that stay the same."""
+    cdef Growing frames
+    cdef tuple pieces
+    cdef bytes host
+
+    cdef int add(self, bint binary, bint batch, int64_t opaque, int64_t physical,
+                 bytes_t sizes, Py_ssize_t count, int64_t queue_id, int64_t queue_offset,
+                 Text unique) except -1:
+        """`sizes` leads to the records, of which the first lies at `physical` of the log."""
+        cdef tuple pieces = self.pieces[binary * 2 + batch]
+        cdef Py_ssize_t start = self.frames.size, number, size
+        cdef uint8_t* p
+        self.frames.extend(PREFIX)
+        self.put(pieces[0])
+        if not binary:
+            self.put_number(opaque)
+        self.put(pieces[1])
+        cdef Py_ssize_t id_size = PyBytes_GET_SIZE(self.host) + 16
+        if binary:
+            put32(self.frames.extend(4), <uint32_t>((id_size + 1) * count - 1))
+        for number in range(count):
+            if number:
+                self.frames.extend(1)[0] = c","
+            self.put(self.host)
+            p = self.frames.extend(16)
+            put_hex(p, physical)
+            size = <int32_t>get32(sizes)
+            physical += size
+            sizes += size
+        self.put(pieces[2])
+        self.put_counted(queue_id, binary)
+        self.put(pieces[3])
+        self.put_counted(queue_offset, binary)
+        self.put(pieces[4])
+        if not batch:
+            if binary:
+                put32(self.frames.extend(4), <uint32_t>unique.size)
+            put_text(self.frames.extend(unique.size), unique)
+            self.put(pieces[5])
+        p = self.frames.data + start
+        size = self.frames.size - start
+        put32(p, <uint32_t>(size - 4))
+        put32(p + 4, <uint32_t>(size - PREFIX) | (<uint32_t>1 << 24 if binary else 0))
+        if binary:
+            put32(p + PREFIX + 5, <uint32_t>opaque)
+            put32(p + PREFIX + 17, <uint32_t>(size - PREFIX - BINARY_HEAD))
+        return 0
+
+    cdef int put(self, bytes piece) except -1:
+        put_text(self.frames.extend(PyBytes_GET_SIZE(piece)), text_in(piece))
+        return 0
+
+    cdef int put_counted(self, int64_t value, bint binary) except -1:
+        """A number as text; in a binary header behind the text's size."""
+        cdef Py_ssize_t at
+        if binary:
+            self.frames.extend(4)
+        at = self.frames.size
+        self.put_number(value)
+        if binary:
+            put32(self.frames.data + at - 4, <uint32_t>(self.frames.size - at))
+        return 0
+
+    cdef int put_number(self, int64_t value) except -1:
+        cdef uint8_t[24] digits
+        cdef int at = 24
+        cdef uint64_t rest = <uint64_t>value
+        if value < 0:
+            self.frames.extend(1)[0] = c"-"
+            rest = 0 - rest
+        while True:
+            at -= 1
+            digits[at] = c"0" + rest % 10
+            rest //= 10
+            if rest == 0:
+                break
+        memcpy(self.frames.extend(24 - at), &digits[at], 24 - at)
+        return 0
+
+
+cdef void put_hex(uint8_t* p, int64_t value) noexcept nogil:
+    cdef uint8_t[8] raw
+    put64(raw, <uint64_t>value)
+    hex_of(raw, 8, p)
+
+
+cdef Py_ssize_t power_above(Py_ssize_t size) noexcept:
+    cdef Py_ssize_t power = 1
+    while power < size:
+        power *= 2
+    return power
+
+
+def append_sends(view, Py_ssize_t position, Py_ssize_t limit, int64_t base,
+                 dict next_offsets, int64_t store_timestamp, bytes store_host, bint sealed,
+                 bytes data, rules, bytes born_host, Py_ssize_t requests_max):
+    cdef Py_buffer buffer
+    cdef Py_ssize_t at = 0, end = PyBytes_GET_SIZE(data), frame_size, header_size
+    cdef Py_ssize_t frame_max = rules.frame_bytes_max, body_max = rules.body_bytes_max
+    cdef Py_ssize_t size, start, count, room
+    cdef Py_ssize_t requests = 0, counted = 0, counted_from = position
+    cdef Py_ssize_t[4] sends = [0, 0, 0, 0]
+    cdef Py_ssize_t average, average_max = 0
+    cdef int64_t queue_offset
+    cdef bytes_t frame
+    cdef bytes_t frame_end
+    cdef uint8_t* log
+    cdef Send send
+    cdef Draft draft
+    cdef Text unique
+    cdef Text known_topic = Text(NULL, 0), nothing = Text(&SCRATCH[0], 0)
+    cdef Text added = text_in(rules.added)
+    cdef object topics = rules.topics, next_offset
+    cdef tuple queues = (), queue
+    cdef list puts = []
+    cdef bint binary, is_batch
+    cdef Answers answers = Answers()
+    answers.frames = new_growing()
+    answers.pieces = rules.answers
+    answers.host = rules.host_digits
+    draft.born_host = text_in(born_host)
+    draft.store_host = text_in(store_host)
+    draft.reconsume_times = 0
+    draft.prepared = 0
+    draft.sealed = sealed
+    cdef uint32_t hosts = host_flags(host_size(born_host), host_size(store_host))
+    PyObject_GetBuffer(view, &buffer, PyBUF_WRITABLE)
+    try:
+        if position < limit:  # Without room there may be nothing to write to.
+            require_range(&buffer, position, limit)
+        log = <uint8_t*>buffer.buf
+        while requests < requests_max and end - at >= PREFIX:
+            frame = <bytes_t>PyBytes_AS_STRING(data) + at
+            frame_size = get32(frame)
+            header_size = get32(frame + 4) & 0xFFFFFF
+            binary = frame[4] == 1
+            if (frame_size > frame_max or header_size > frame_size - 4
+                    or frame_size > end - at - 4 or frame[4] > 1):
+                break
+            frame_end = frame + 4 + frame_size
+            frame += PREFIX
+            memset(&send, 0, sizeof(Send))
+            if not (parse_binary(frame, frame + header_size, &send) if binary
+                    else parse_json(frame, frame + header_size, &send)):
+                break
+            frame += header_size
+            if (send.code != SEND_V2 and send.code != SEND_BATCH) or send.flag & ~ONEWAY:
+                break
+            if send.seen & SEEN_ALL != SEEN_ALL or send.sys_flag & ~<int64_t>FLAGS_TAKEN:
+                break
+            if frame_end - frame > body_max:
+                break
+            if not is_text(known_topic, <const char*>send.topic.at, send.topic.size):
+                if counted:
+                    puts.append((queue[0], counted, position - counted_from))
+                    counted, counted_from = 0, position
+                queues = topics[piece(send.topic.at, 0, send.topic.size)]
+                known_topic = send.topic
+            if not 0 <= send.queue_id < len(queues):
+                break
+            queue = queues[send.queue_id]
+            next_offset = next_offsets.get(queue)
+            if next_offset is None:
+                break
+            queue_offset = next_offset
+            draft.queue_id = send.queue_id
+            draft.flag = send.message_flag
+            draft.sys_flag = <uint32_t>send.sys_flag | hosts
+            draft.born_timestamp = send.born_timestamp
+            draft.topic = send.topic
+            draft.added = nothing
+            is_batch = send.batch or send.code == SEND_BATCH
+            if send.escaped and not unescape(&send.properties):
+                break
+            room = limit - position - FILE_END
+            if is_batch:
+                # All of them are looked at before the first is written: what is refused in the end
+                # must not stand in the log, whole and for recovery to find.
+                if not fits(Text(frame, frame_end - frame), &draft, room):
+                    break
+            else:
+                draft.body = Text(frame, frame_end - frame)
+                draft.properties = send.properties
+                if not are_usual(draft.properties, &unique) or unique.size == 0:
+                    break
+                draft.closing = draft.properties.at[draft.properties.size - 1] != 2
+                draft.added = added
+                if draft_properties(&draft) > PROPERTIES_MAX or draft_size(&draft) > room:
+                    break
+            start, count = position, 0
+            while frame < frame_end or count == 0:
+                if is_batch:
+                    next_batched(&frame, frame_end, &draft)
+                else:
+                    frame = frame_end
+                size = draft_size(&draft)
+                write_record(log + position, &draft, size, queue_offset + count, base + position,
+                             store_timestamp)
+                position += size
+                count += 1
+            next_offsets[queue] = queue_offset + count
+            if not send.flag & ONEWAY:
+                answers.add(binary, is_batch, send.opaque, base + start, log + start, count,
+                            send.queue_id, queue_offset, unique)
+            average = (position - start) // count
+            if counted and not average_max // 2 < average <= average_max:
+                puts.append((queue[0], counted, start - counted_from))
+                counted, counted_from = 0, start
+            if not counted:
+                average_max = power_above(average)
+            counted += count
+            requests += 1
+            sends[(2 if send.flag & ONEWAY else 0) + (send.code == SEND_BATCH)] += 1
+            at += 4 + frame_size
+    finally:
+        PyBuffer_Release(&buffer)
+    if counted:
+        puts.append((queue[0], counted, position - counted_from))
+    return Taken(at, position, (sends[0], sends[1], sends[2], sends[3]), puts,
+                 answers.frames.take())
 
 
 # -- batches of columns ---------------------------------------------------------------------------
@@ -1694,3 +2337,143 @@ cdef void hex_of(bytes_t p, Py_ssize_t size, uint8_t* text) noexcept nogil:
     for i in range(size):
         text[2 * i] = HEX[p[i] >> 4]
         text[2 * i + 1] = HEX[p[i] & 15]
+
+
+# -- properties as columns -----------------------------------------------------------------------
+
+cdef enum:
+    NAMES_MAX = 32  # Of one message: so many are compared with one another here.
+
+
+def property_columns(offsets, data):
+    cdef Py_buffer ends, all_bytes
+    cdef Entries entries = Entries()
+    cdef Py_ssize_t row, rows
+    PyObject_GetBuffer(offsets, &ends, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(data, &all_bytes, PyBUF_SIMPLE)
+        try:
+            rows = ends.len // 4 - 1
+            if not ascending(<int32_t*>ends.buf, rows, all_bytes.len):
+                raise ValueError("offsets are not those of the data")
+            entries.add_rows(<int32_t*>ends.buf, rows, <bytes_t>all_bytes.buf, all_bytes.len)
+        finally:
+            PyBuffer_Release(&all_bytes)
+    finally:
+        PyBuffer_Release(&ends)
+    return entries.close(rows)
+
+
+cdef bint ascending(int32_t* ends, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t row
+    if rows < 0 or ends[0] < 0 or ends[rows] > size:
+        return False
+    for row in range(rows):
+        if ends[row] > ends[row + 1]:
+            return False
+    return True
+
+
+@cython.final
+cdef class Entries:
+    """Names and values of many messages' properties as they grow."""
+    cdef Buffers names, values
+    cdef Filling row_ends
+    cdef Py_ssize_t count, room
+
+    def __cinit__(self):
+        self.names = Buffers(0)
+        self.values = Buffers(0)
+        self.row_ends = Filling()
+        self.make_room(ROWS_FIRST)
+
+    cdef int make_room(self, Py_ssize_t count) except -1:
+        self.names.make_room(count)
+        self.values.make_room(count)
+        self.room = count
+        return 0
+
+    cdef int add_rows(self, int32_t* ends, Py_ssize_t rows, bytes_t data,
+                      Py_ssize_t size) except -1:
+        cdef Py_ssize_t row
+        self.row_ends.require((rows + 1) * 4)
+        (<int32_t*>self.row_ends.data)[0] = 0
+        for row in range(rows):
+            if not self.add_row(data + ends[row], data + ends[row + 1], data + size):
+                self.add_unusual(data + ends[row], ends[row + 1] - ends[row])
+            (<int32_t*>self.row_ends.data)[row + 1] = <int32_t>self.count
+        return 0
+
+    cdef bint add_row(self, bytes_t p, bytes_t end, bytes_t readable) except -1:
+        """False, and nothing added, where names must be compared as texts, or are too many."""
+        cdef Text[NAMES_MAX] seen
+        cdef Text name
+        cdef Py_ssize_t before = self.count, known = 0
+        cdef bytes_t entry_end
+        cdef bytes_t mark
+        self.names.keep()
+        self.values.keep()
+        while p < end:
+            entry_end = <bytes_t>memchr(p, 2, end - p)
+            if entry_end == NULL:
+                entry_end = end
+            mark = <bytes_t>memchr(p, 1, entry_end - p)
+            if mark != NULL and mark > p and mark + 1 < entry_end:
+                name = Text(p, mark - p)
+                if known == NAMES_MAX or is_one_of(name, seen, known) or not is_ascii(name):
+                    self.names.go_back()
+                    self.values.go_back()
+                    self.count = before
+                    return False
+                seen[known] = name
+                known += 1
+                if not is_seal(name):
+                    self.put(name, Text(mark + 1, entry_end - mark - 1), readable)
+            p = entry_end + 1
+        return True
+
+    cdef int add_unusual(self, bytes_t p, Py_ssize_t size) except -1:
+        cdef bytes name, value
+        cdef Text one
+        decoded = decode_properties(PyBytes_FromStringAndSize(<char*>p, size))
+        decoded.pop(RECORD_CRC, None)
+        for name, value in [(n.encode(), v.encode()) for n, v in decoded.items()]:
+            one = Text(<bytes_t>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+            self.put(Text(<bytes_t>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)), one, NULL)
+        return 0
+
+    cdef int put(self, Text name, Text value, bytes_t readable) except -1:
+        """Without `readable` neither text has readable memory behind it."""
+        if self.count == self.room:
+            self.make_room(2 * self.room)
+        self.names.put_text(
+            self.count, name.at, name.size, readable if readable else name.at + name.size)
+        self.values.put_text(
+            self.count, value.at, value.size, readable if readable else value.at + value.size)
+        self.count += 1
+        return 0
+
+    cdef object close(self, Py_ssize_t rows):
+        self.row_ends.size = (rows + 1) * 4
+        return PropertyColumns(
+            self.row_ends, self.names.close(self.count), self.values.close(self.count))
+
+
+cdef bint is_one_of(Text name, Text* names, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(count):
+        if names[i].size == name.size and memcmp(names[i].at, name.at, name.size) == 0:
+            return True
+    return False
+
+
+cdef bint is_ascii(Text text) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef uint8_t seen = 0
+    for i in range(text.size):
+        seen |= text.at[i]
+    return seen < 128
+
+
+cdef bint is_seal(Text name) noexcept nogil:
+    return name.size == SEAL_NAME - 1 and memcmp(name.at, SEAL_PREFIX, name.size) == 0

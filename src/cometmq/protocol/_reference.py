@@ -12,8 +12,10 @@ A record in the CommitLog (big-endian):
 A sealed record ends in the property `__CRC32#`: a checksum over everything before it.
 """
 
+import re
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 from zlib import crc32
 
@@ -43,7 +45,6 @@ from .layout import (
 )
 from .message import Appended, Message
 from .properties import ENTRY_END, PROPERTIES_BYTES_MAX, RECORD_CRC, without_property
-from .properties import iter_properties as _iter_properties
 from .scan import Damage, Run, Scan, Selection, Stop
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -51,6 +52,16 @@ UNIQUE_BEGINNING_BYTES = 12
 """Of the 16 that a unique id has; the rest counts."""
 _HEAD = struct.Struct(">iIiiiqqiq")
 _TAIL = struct.Struct(">iqi")
+_BEFORE_BODY = {
+    (born, stored): struct.Struct(f">iIiiiqqiq{born}sq{stored}siqi")
+    for born in (8, 20)
+    for stored in (8, 20)
+}
+"""Everything before the body, by the sizes of the hosts."""
+_INT8, _INT16, _INT32, _INT64, _SIZE_AND_MAGIC, _QUEUE = (
+    struct.Struct(form).unpack_from for form in (">b", ">h", ">i", ">q", ">iI", ">4siq")
+)
+_DISPATCHED = re.compile(rb"(?:^|\x02)(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)")
 _RECORD_CRC = RECORD_CRC.encode()
 
 
@@ -85,29 +96,30 @@ def encode_record(
         raise IllegalMessage(
             f"properties have {properties_size} bytes, {PROPERTIES_BYTES_MAX} are allowed"
         )
-    sys_flag = message.sys_flag & ~(flags.BORN_HOST_V6 | flags.STORE_HOST_V6)
-    sys_flag |= _host_bit(message.born_host, flags.BORN_HOST_V6)
-    sys_flag |= _host_bit(store_host, flags.STORE_HOST_V6)
+    body, born_host = message.body, message.born_host
+    before_body = _BEFORE_BODY.get((len(born_host), len(store_host)))
+    if before_body is None:
+        wrong = store_host if len(born_host) in (8, 20) else born_host
+        raise IllegalMessage(f"a packed host has 8 or 20 bytes, not {len(wrong)}")
     long_topic = len(topic) > TOPIC_BYTES_MAX_V1
-    body = message.body
+    size = before_body.size + len(body) + len(topic) + properties_size + (4 if long_topic else 3)
     try:
-        head = _HEAD.pack(
-            0, MAGIC_V2 if long_topic else MAGIC_V1, crc32(body) & 0x7FFFFFFF, message.queue_id,
-            message.flag, queue_offset, physical_offset, sys_flag, message.born_timestamp,
+        head = before_body.pack(
+            size, MAGIC_V2 if long_topic else MAGIC_V1, crc32(body) & 0x7FFFFFFF, message.queue_id,
+            message.flag, queue_offset, physical_offset,
+            message.sys_flag & ~_HOST_FLAGS | _host_flags(born_host, store_host),
+            message.born_timestamp, born_host, store_timestamp, store_host,
+            message.reconsume_times, message.prepared_transaction_offset, len(body),
         )  # fmt: skip
-        tail = _TAIL.pack(message.reconsume_times, message.prepared_transaction_offset, len(body))
     except struct.error as error:
         raise IllegalMessage(f"a number does not fit its field: {error}") from error
-    record = bytearray().join((
-        head, message.born_host, store_timestamp.to_bytes(8, "big", signed=True), store_host,
-        tail, body,
+    if position + size + FILE_END_BYTES > limit:
+        return 0
+    record = b"".join((
+        head, body,
         len(topic).to_bytes(2 if long_topic else 1, "big"), topic,
         properties_size.to_bytes(2, "big"), properties,
     ))  # fmt: skip
-    size = len(record) + (SEAL_BYTES if sealed else 0)
-    if position + size + FILE_END_BYTES > limit:
-        return 0
-    record[0:4] = size.to_bytes(4, "big")
     if sealed:
         record += _seal(crc32(record) & 0x7FFFFFFF)
     view[position : position + size] = record
@@ -202,63 +214,68 @@ def append_records(
     return number
 
 
-def _host_bit(host: bytes, bit: int) -> int:
-    if len(host) not in (8, 20):
-        raise IllegalMessage(f"a packed host has 8 or 20 bytes, not {len(host)}")
-    return bit if len(host) == 20 else 0
+_HOST_FLAGS = flags.BORN_HOST_V6 | flags.STORE_HOST_V6
+
+
+def _host_flags(born_host: bytes, store_host: bytes) -> int:
+    born = flags.BORN_HOST_V6 if len(born_host) == 20 else 0
+    return born | flags.STORE_HOST_V6 if len(store_host) == 20 else born
 
 
 def check_record(view: memoryview, position: int, end: int, physical_offset: int) -> int:
     """Size of the whole, undamaged record at `position`; 0 for the end-of-file marker; the
     negated Damage otherwise."""
-    return _check(view, position, end, physical_offset, verify=True)
+    return _check(view, position, end, physical_offset, verify=True)[0]
 
 
-def _check(view: memoryview, position: int, end: int, physical_offset: int, *, verify: bool) -> int:
+def _check(
+    view: memoryview, position: int, end: int, physical_offset: int, *, verify: bool
+) -> "tuple[int, Parts]":
+    """The same, with the parts of a record that is whole."""
     if end - position < FILE_END_BYTES:
-        return -Damage.SIZE
+        return -Damage.SIZE, _NO_PARTS
     size: int
-    size, magic = struct.unpack_from(">iI", view, position)
+    size, magic = _SIZE_AND_MAGIC(view, position)
     if magic == BLANK_MAGIC:
-        return 0
+        return 0, _NO_PARTS
     if magic not in (MAGIC_V1, MAGIC_V2):
-        return -Damage.MAGIC
+        return -Damage.MAGIC, _NO_PARTS
     if size < FIXED_BYTES_MIN or size > end - position:
-        return -Damage.SIZE
-    if int.from_bytes(view[position + 28 : position + 36], "big", signed=True) != physical_offset:
-        return -Damage.POSITION
+        return -Damage.SIZE, _NO_PARTS
+    if _INT64(view, position + 28)[0] != physical_offset:
+        return -Damage.POSITION, _NO_PARTS
     parts = record_parts(view, position, size)
     if parts is None:
-        return -Damage.LENGTHS
+        return -Damage.LENGTHS, _NO_PARTS
     if verify and not _checksum_holds(view, position, size, parts):
-        return -Damage.CHECKSUM
-    return size
+        return -Damage.CHECKSUM, _NO_PARTS
+    return size, parts
 
 
 Parts = tuple[int, int, int, int, int, int, int]
 """store time at, body at, body length, topic at, topic length, properties at, their length."""
+_NO_PARTS: Parts = (0, 0, 0, 0, 0, 0, 0)
 
 
 def record_parts(view: memoryview | bytes, position: int, size: int) -> Parts | None:
     """Where the parts of a record lie; None when their lengths do not add up to `size`."""
     end = position + size
-    sys_flag = int.from_bytes(view[position + 36 : position + 40], "big")
+    sys_flag = _INT32(view, position + 36)[0]
     store_time_at = position + 48 + (20 if sys_flag & flags.BORN_HOST_V6 else 8)
     at = store_time_at + 8 + (20 if sys_flag & flags.STORE_HOST_V6 else 8) + 12
     if at + 4 > end:
         return None
-    body_size = int.from_bytes(view[at : at + 4], "big", signed=True)
+    body_size = _INT32(view, at)[0]
     body_at = at + 4
-    topic_field = 1 if view[position + 7] == MAGIC_V1 & 0xFF else 2
-    at = body_at + body_size
-    if body_size < 0 or at + topic_field > end:
+    is_v1 = view[position + 7] == MAGIC_V1 & 0xFF
+    topic_at = body_at + body_size + (1 if is_v1 else 2)
+    if body_size < 0 or topic_at > end:
         return None
-    topic_size = int.from_bytes(view[at : at + topic_field], "big", signed=True)
-    topic_at = at + topic_field
+    topic_size = (_INT8 if is_v1 else _INT16)(view, body_at + body_size)[0]
     at = topic_at + topic_size
     if topic_size < 0 or at + 2 > end:
         return None
-    properties_size = int.from_bytes(view[at : at + 2], "big", signed=True)
+    properties_size = _INT16(view, at)[0]
     if properties_size < 0 or at + 2 + properties_size != end:
         return None
     return store_time_at, body_at, body_size, topic_at, topic_size, at + 2, properties_size
@@ -351,14 +368,12 @@ def scan_records(
     stop, damage = Stop.END, Damage.NONE
     collected = _Collected(delays_ms)
     while position < end:
-        size = _check(view, position, end, base + position, verify=verify)
+        size, parts = _check(view, position, end, base + position, verify=verify)
         if size <= 0:
             stop = Stop.DAMAGED if size else Stop.BLANK
             damage = Damage(-size)
             break
-        parts = record_parts(view, position, size)
-        assert parts is not None  # check_record said that the lengths add up
-        last_timestamp = int.from_bytes(view[parts[0] : parts[0] + 8], "big", signed=True)
+        (last_timestamp,) = _INT64(view, parts[0])
         if collect:
             collected.add(view, position, size, parts, base + position, last_timestamp)
         position += size
@@ -380,16 +395,15 @@ class _Collected:
     def add(
         self, view: memoryview, position: int, size: int, parts: Parts, physical: int, stored: int
     ) -> None:
-        _, _, _, topic_at, topic_size, properties_at, properties_size = parts
-        sys_flag = int.from_bytes(view[position + 36 : position + 40], "big")
-        topic = bytes(view[topic_at : topic_at + topic_size])
-        values = dict(
-            _iter_properties(bytes(view[properties_at : properties_at + properties_size]))
-        )
+        _, _, _, topic_at, topic_size, properties_at, _ = parts
+        sys_flag = _INT32(view, position + 36)[0]
+        # Topic, and behind its size the properties: copied once, views are slow to cut.
+        names = bytes(view[topic_at : position + size])
+        topic = names[:topic_size]
+        values = dict(_DISPATCHED.findall(names[properties_at - topic_at :]))
         if flags.is_queued(sys_flag):
             entry = ENTRY.pack(physical, size, self._tag_code(topic, values, stored))
-            queue_id = bytes(view[position + 12 : position + 16])
-            queue_offset = int.from_bytes(view[position + 20 : position + 28], "big", signed=True)
+            queue_id, _, queue_offset = _QUEUE(view, position + 12)
             self._add_entry(topic + queue_id, queue_offset, entry)
         if sys_flag & flags.TRANSACTION_MASK != flags.TRANSACTION_ROLLBACK:
             self._add_keys(topic, values, physical, stored)
@@ -400,7 +414,7 @@ class _Collected:
             level = _decimal(values.get(b"DELAY", b""))
             if level > 0:
                 return stored + self._delays_ms[min(level, len(self._delays_ms)) - 1]
-        return java.string_hash(values.get(b"TAGS", b"").decode(errors="replace"))
+        return _tag_hash(values[b"TAGS"]) if b"TAGS" in values else 0
 
     def _add_entry(self, queue: bytes, offset: int, entry: bytes) -> None:
         run = self._open.get(queue)
@@ -426,6 +440,12 @@ class _Collected:
         """All runs: those closed by a jump first, then one a queue in order of appearance."""
         rest = [Run(queue, first, bytes(raw)) for queue, (first, raw) in self._open.items()]
         return self._done + rest
+
+
+@lru_cache(4096)
+def _tag_hash(tag: bytes) -> int:
+    """A topic has few tags, and many messages with each."""
+    return java.string_hash(tag.decode(errors="replace"))
 
 
 def _decimal(text: bytes) -> int:

@@ -32,6 +32,8 @@ class RequestCode(enum.IntEnum):
     GET_ALL_CONSUMER_OFFSET = 43
     GET_ALL_DELAY_OFFSET = 45
     CHECK_CLIENT_CONFIG = 46
+    GET_TIMER_CHECK_POINT = 60
+    GET_TIMER_METRICS = 61
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
     DELETE_KV_CONFIG = 102
@@ -92,8 +94,16 @@ class RequestCode(enum.IntEnum):
     UPDATE_AND_GET_GROUP_FORBIDDEN = 353
     LITE_PULL_MESSAGE = 361
     RECALL_MESSAGE = 370
+    GET_ALL_MESSAGE_REQUEST_MODE = 402
     GET_BROKER_MEMBER_GROUP = 901
     BROKER_HEARTBEAT = 904
+    EXCHANGE_BROKER_HA_INFO = 906
+    GET_BROKER_HA_STATUS = 907
+    # Ours: RocketMQ has no requests for these, and none of its numbers is this high.
+    RAFT_STATUS = 20_001
+    RAFT_TRANSFER = 20_002
+    RAFT_ADD_MEMBER = 20_003
+    RAFT_REMOVE_MEMBER = 20_004
 
 
 class ResponseCode(enum.IntEnum):
@@ -154,5 +164,16 @@ class Language(enum.IntEnum):
 _LANGUAGES = dict(Language.__members__)
 
 PROTOCOL_VERSION = 513
+_V4_0_0 = 213
 """Of Apache RocketMQ 5.5.0, in the numbering of its MQVersion; clients judge by it what we know."""
 PROTOCOL_VERSION_NAME = "V5_5_0"
+
+
+def version_name(number: int) -> str:
+    """RocketMQ's name of a version on the wire; all from 4.0.0 on have two numbers, the first
+    for the snapshot before it."""
+    if number < _V4_0_0 - 1:
+        return "V3"
+    release, is_release = divmod(number - _V4_0_0 + 1, 2)
+    major, rest = divmod(release, 100)
+    return f"V{major + 4}_{rest // 10}_{rest % 10}{'' if is_release else '_SNAPSHOT'}"

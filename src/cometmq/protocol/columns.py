@@ -8,12 +8,20 @@ numbers stand in machine order, texts are UTF-8 behind 32-bit offsets, nulls are
 import sys
 from array import array
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from . import flags
 from ._reference import RecordFields, check_record, record_fields, record_parts, split_records
 from .message_id import offset_id
-from .properties import KEYS, TAGS, UNIQUE_KEY, property_value
+from .properties import (
+    KEYS,
+    RECORD_CRC,
+    TAGS,
+    UNIQUE_KEY,
+    decode_properties,
+    property_value,
+)
 from .scan import Damage, Stop
 
 NUMBERS: Final = {
@@ -44,6 +52,15 @@ class Column(NamedTuple):
     data: bytes
     validity: bytes
     null_count: int
+
+
+class PropertyColumns(NamedTuple):
+    """Properties of many messages: `row_ends` are 32-bit offsets into the entries, which are those
+    of all messages behind one another. Records' own checksums are left out."""
+
+    row_ends: bytes
+    names: Column
+    values: Column
 
 
 class Choice(NamedTuple):
@@ -162,6 +179,23 @@ class ColumnBuilder:
         columns = {name: _column(name, values) for name, values in self._values.items()}
         self._begin()
         return columns
+
+
+def property_columns(offsets: bytes, data: bytes) -> PropertyColumns:
+    """Encoded properties of many messages as a column has them, taken apart as
+    `decode_properties` does it. ValueError when `offsets` do not lie in `data`."""
+    ends = array("i", offsets).tolist()
+    if not ends or ends[0] < 0 or ends[-1] > len(data) or ends != sorted(ends):
+        raise ValueError("offsets are not those of the data")
+    names, values = list[int | bytes | None](), list[int | bytes | None]()
+    row_ends = array("i", [0])
+    for start, end in pairwise(ends):
+        entries = decode_properties(bytes(data[start:end]))
+        entries.pop(RECORD_CRC, None)
+        names += [name.encode() for name in entries]
+        values += [value.encode() for value in entries.values()]
+        row_ends.append(len(names))
+    return PropertyColumns(row_ends.tobytes(), _column("name", names), _column("value", values))
 
 
 def _micros(milliseconds: int) -> int:

@@ -12,7 +12,7 @@ and booleans travel as text, and some clients send them bare. Both are read.
 import enum
 import functools
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -79,6 +79,10 @@ class Command(msgspec.Struct, gc=False):
     encoded_fields: msgspec.Raw | dict[str, str]
     body: bytes
     kind: HeaderKind
+    received: float = 0.0
+    """When it came, on the clock of who asks how long it took; 0: nobody does."""
+    held: bool = False
+    """Whether its answer waited until there was something to say."""
 
     @property
     def is_response(self) -> bool:
@@ -164,7 +168,9 @@ class FrameParser:
     def is_midway(self) -> bool:
         return bool(self._rest)
 
-    def feed(self, data: bytes) -> list[Command]:
+    def feed(self, data: bytes, take: Callable[[bytes], int] | None = None) -> list[Command]:
+        """The commands that are complete; but `take` may have those first that it wants, as bytes,
+        and tells where it stopped."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._wanted:
@@ -173,7 +179,8 @@ class FrameParser:
             self._rest = bytearray()
         commands: list[Command] = []
         try:
-            end = self._read_frames(data, commands)
+            start = take(data) if take is not None else 0
+            end = self._read_frames(data, start, commands)
         except MalformedFrame as error:
             error.before = commands
             raise
@@ -181,9 +188,9 @@ class FrameParser:
             self._keep(data[end:])
         return commands
 
-    def _read_frames(self, data: bytes, commands: list[Command]) -> int:
+    def _read_frames(self, data: bytes, at: int, commands: list[Command]) -> int:
         """Append the commands that are complete; where the rest begins."""
-        at, end = 0, len(data)
+        end = len(data)
         while end - at >= 8:
             size, word = _PREFIX.unpack_from(data, at)
             header_at = at + 8

@@ -23,6 +23,7 @@ if COMPILED:
     decode_batch = _compiled.decode_batch
     offset_ids = _compiled.offset_ids
     append_records = _compiled.append_records
+    append_sends = _compiled.append_sends
     check_record = _compiled.check_record
     split_records = _compiled.split_records
     scan_records = _compiled.scan_records
@@ -32,8 +33,9 @@ if COMPILED:
     index_lookup = _compiled.index_lookup
     index_count_below = _compiled.index_count_below
     index_relink = _compiled.index_relink
+    property_columns = _compiled.property_columns
 else:
-    from . import _reference, batch, message_id
+    from . import _reference, batch, columns, express, message_id
     from .columns import ColumnBuilder as ColumnBuilder  # noqa: PLC0414 - for others
 
     encode_record = _reference.encode_record
@@ -41,6 +43,7 @@ else:
     decode_batch = batch.decode_batch
     offset_ids = message_id.offset_ids
     append_records = _reference.append_records
+    append_sends = express.append_sends
     check_record = _reference.check_record
     split_records = _reference.split_records
     scan_records = _reference.scan_records
@@ -50,3 +53,4 @@ else:
     index_lookup = _reference.index_lookup
     index_count_below = _reference.index_count_below
     index_relink = _reference.index_relink
+    property_columns = columns.property_columns

@@ -1,20 +1,44 @@
 """Java's String.hashCode, which decides tag filters and index slots."""
 
+import operator
 import struct
+from functools import lru_cache
+from typing import Final
+
+_POWERS: Final = tuple(pow(31, number, 1 << 32) for number in range(512))
+
+
+_KEY_END: Final = 12
+"""Characters at the end of a unique id that differ from one message to the next."""
 
 
 def string_hash(text: str) -> int:
     """h = 31*h + unit over UTF-16 code units, wrapped to a signed 32-bit number."""
-    value = 0
-    for unit in _utf16_units(text):
-        value = (31 * value + unit) & 0xFFFFFFFF
+    value = _hash_on(0, text)
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
 def key_hash(topic: str, key: str) -> int:
     """The number an index file keeps of `topic#key`: Math.abs, where the one overflow is 0."""
-    value = abs(string_hash(f"{topic}#{key}"))
-    return 0 if value == 0x8000_0000 else value
+    value = _hash_on(_beginning_hash(topic, key[:-_KEY_END]), key[-_KEY_END:])
+    return 0x1_0000_0000 - value if value > 0x8000_0000 else value & 0x7FFFFFFF
+
+
+@lru_cache(4096)
+def _beginning_hash(topic: str, beginning: str) -> int:
+    return _hash_on(0, f"{topic}#{beginning}")
+
+
+def _hash_on(value: int, text: str) -> int:
+    """The hash of all that went before goes on over a text; without a sign."""
+    units = _utf16_units(text)
+    count = len(units)
+    if count < len(_POWERS):
+        total: int = sum(map(operator.mul, units[::-1], _POWERS), value * _POWERS[count])
+        return total & 0xFFFFFFFF
+    for unit in units:
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value
 
 
 def tag_key(tag: str) -> str:

@@ -23,6 +23,9 @@ class MessageQueue(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     broker_name: str
     queue_id: Int32
 
+    def __str__(self) -> str:
+        return f"queue {self.queue_id} of {self.topic} at {self.broker_name}"
+
 
 _QUEUE_AND_NUMBER = re.compile(rb"(\{[^{}]*+\})\s*+:\s*+(-?\d++)")
 """An entry of a map from queues to numbers. No name in it can have a brace."""

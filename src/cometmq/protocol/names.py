@@ -9,6 +9,12 @@ TOPIC_CHARS_MAX = 127
 SPECIAL_TOPIC_CHARS_MAX = 255
 RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
+TOOLS_GROUP = "TOOLS_CONSUMER"
+"""By whose name those pull who are members of no group."""
+SYSTEM_PREFIX = "rmq_sys_"
+"""Of topics that brokers keep for themselves."""
+RAFT_TABLES_TOPIC = SYSTEM_PREFIX + "raft_tables"
+"""Changes of topics, groups and offsets on their way through a Raft group's log."""
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 """Where messages wait for the end of their transaction."""
 HALF_DONE_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -1,0 +1,1 @@
+"""CometMQ's broker beside Apache RocketMQ's: see `__main__`."""
