@@ -8,12 +8,14 @@ READY := $(VENV)/.ready
 # `short` leaves out what takes long; CI runs that.
 SET ?= full
 ROUNDS ?= 30
+RAFT_SEEDS ?= 20000
+RAFT_FAULTS ?= 50
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint twin interop bench chaos clean
+.PHONY: help setup demo test lint twin configuration pictures interop bench chaos clean-room clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
 
 setup: $(READY)  ## everything into .venv, with the compiled codec where a C compiler is at hand
 
@@ -43,11 +45,19 @@ lint: setup  ## style and types
 twin: setup  ## the blocking client anew, out of the asyncio one
 	$(BIN)/python -m tools.blocking_twin
 
+configuration: setup  ## docs/configuration.md anew, out of the settings' declarations
+	$(BIN)/python -m tools.configuration_doc
+
+pictures: setup  ## docs/pictures anew: the real program runs, and what it prints is drawn
+	$(BIN)/python -m tools.pictures
+
 interop: setup  ## against the real Apache RocketMQ (SET=short: smaller stores)
 	$(BIN)/python -m interop.toolchain
 	COMETMQ_INTEROP_SET=$(SET) $(BIN)/python -m pytest interop --timeout 1200
 
 bench: setup  ## figures of docs/performance.md
+	$(BIN)/python -m bench.broker
+	$(BIN)/python -m bench.replication
 	$(BIN)/python -m bench.store
 	$(BIN)/python -m bench.client
 	$(BIN)/python -m bench.client --system rocketmq --cases sync in_flight push
@@ -57,6 +67,13 @@ chaos: setup  ## kills, power cuts and faults of all kinds, for long (ROUNDS=30:
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py tests/broker/test_timers_kill.py -k 'killing or killed or power_cut'
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/client/test_faults_long.py
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/spark/test_archive_kill.py tests/spark/test_redrive_kill.py --timeout 7200
+	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/replication/test_failover.py
+	COMETMQ_CHAOS_ROUNDS=$(RAFT_SEEDS) $(BIN)/python -m pytest tests/raft/test_simulation.py
+	COMETMQ_CHAOS_ROUNDS=$(RAFT_FAULTS) $(BIN)/python -m pytest tests/quorum/test_chaos.py -s
+
+clean-room:  ## `make demo` and `make test` where there is only Python and make (half an hour)
+	$(PYTHON) -m tools.clean_room --full
+	$(PYTHON) -m tools.check_package
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build src/*.egg-info src/cometmq/protocol/*.so interop/.cache

@@ -23,11 +23,12 @@ POLL_INTERVAL_S = 0.01
 LOG_TAIL_LINES = 40
 
 
-class _Server:
+class CometServer:
     """One `cometmq` process with its home directory: configuration and output."""
 
-    def __init__(self, role: str, home: Path) -> None:
+    def __init__(self, role: str, home: Path, environment: Mapping[str, str] | None = None) -> None:
         self.home = home
+        self._environment = environment or {}
         self._role = role
         self._output = home / "server.out"
         self._process: subprocess.Popen[bytes] | None = None
@@ -45,7 +46,7 @@ class _Server:
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cometmq.cli.main", "-v", self._role, "-c", str(conf)],
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -97,11 +98,11 @@ class NameServer(rocketmq.NameServer):
     """`cometmq namesrv` on a loopback port."""
 
     def _process(self, home: Path) -> ServerProcess:
-        return _Server("namesrv", home)
+        return CometServer("namesrv", home)
 
 
 class Broker(rocketmq.Broker):
     """`cometmq broker` over a store directory; ready means registered at its name servers."""
 
     def _process(self, home: Path) -> ServerProcess:
-        return _Server("broker", home)
+        return CometServer("broker", home)

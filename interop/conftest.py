@@ -10,6 +10,7 @@ import pytest
 
 from interop import kinds_table, mqadmin_table, systems, toolchain
 from interop.go_client import GoClient
+from interop.java_client import KINDS, NEWEST, JavaClient, Kind
 from interop.line_client import QUEUES
 from interop.node_client import NodeClient
 from interop.rocketmq import Broker, ConfigValue, NameServer
@@ -77,6 +78,36 @@ def cluster(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A running cluster that tests share; they keep apart by their own topics and groups."""
     with systems.running(system, tmp_path_factory.mktemp(system.name)) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def admin_cluster(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """For tests that administrate: a module's own, since it changes what others would see."""
+    home = tmp_path_factory.mktemp(f"admin-{system.name}")
+    # RocketMQ deletes no topic without timers.
+    with systems.running(system, home, {"timerWheelEnable": True}) as started:
+        yield started
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        NEWEST,
+        *(
+            pytest.param(kind, marks=pytest.mark.full)
+            for kind in KINDS
+            if kind.headers == NEWEST.headers and kind != NEWEST
+        ),
+    ],
+    ids=str,
+)
+def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaClient]:
+    """The Java client with JSON headers: the newest, and in the full set the older one, too."""
+    kind: Kind = request.param
+    with JavaClient(kind, tmp_path_factory.mktemp(str(kind))) as running:
+        yield running
 
 
 @pytest.fixture

@@ -157,6 +157,12 @@ class Events:
         with self._changed:
             return list(self._all)
 
+    def take(self) -> list[JsonObject]:
+        """What came since the last time, which is forgotten here."""
+        with self._changed:
+            taken, self._all = self._all, []
+            return taken
+
     def wait_until(
         self, enough: Callable[[list[JsonObject]], bool], timeout_s: float = EVENT_TIMEOUT_S
     ) -> list[JsonObject]:
@@ -342,9 +348,24 @@ class Producer(Part):
         """Take a delayed message back; returns its id."""
         return str(self._call("recall", topic=topic, handle=handle))
 
-    def start_stream(self, topic: str, interval_ms: int) -> Events:
-        """Send without end; the events say `sent` (with body and queue) or `failed`."""
-        self.client.call("stream.start", name=self.name, topic=topic, intervalMs=interval_ms)
+    def start_stream(
+        self,
+        topic: str,
+        interval_ms: int,
+        *,
+        prefix: str | None = None,
+        queue: Queue | None = None,
+    ) -> Events:
+        """Send without end, to one queue or to those that the client chooses; the events say `sent`
+        or `failed`, with the body (the prefix and a number) and when the call began and ended."""
+        self.client.call(
+            "stream.start",
+            name=self.name,
+            topic=topic,
+            intervalMs=interval_ms,
+            prefix=prefix or f"{topic}-",
+            **({"queue": queue.json()} if queue else {}),
+        )
         return self.client.events(self.name)
 
     def stop_stream(self) -> None:
@@ -387,8 +408,11 @@ class PushConsumer(Part):
             options=defaults | options,
         )
 
+    def events(self) -> Events:
+        return self.client.events(self.name)
+
     def received(self) -> list[JsonObject]:
-        return self.client.events(self.name).so_far()
+        return self.events().so_far()
 
     def handled(self) -> Events:
         """Of a timed consumer: each call of its listener when that has returned."""
@@ -404,7 +428,7 @@ class PushConsumer(Part):
         return self.wait_until(lambda messages: missing <= set(bodies(messages)))
 
     def wait_until(self, enough: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:
-        return self.client.events(self.name).wait_until(enough)
+        return self.events().wait_until(enough)
 
     def queues(self) -> set[Queue]:
         """The queues it holds now."""

@@ -22,7 +22,7 @@ MARKER = "mqadmin(*commands): the commands of mqadmin that a test proves"
 
 CONTAINER = "broker containers"
 CONTROLLER = "the controller"
-REPLICATION = "replication"
+REPLICATION = "what a master has flushed, kept at its slaves"
 POP = "pop consumption"
 STATIC = "static topics"
 ROCKSDB = "RocksDB stores"
@@ -105,7 +105,7 @@ COMMANDS = (
     Command("exportMetrics", "sizes and rates of a cluster's brokers into a file"),
     Command("exportMetadataInRocksDB", "print a RocksDB of settings", ROCKSDB, "such a directory"),
     Command("exportPopRecord", "pop records from RocksDB into the log", POP),
-    Command("haStatus", "how far slaves are behind", REPLICATION),
+    Command("haStatus", "how far slaves are behind"),
     Command("getSyncStateSet", "which replicas are in step", CONTROLLER, "a controller"),
     Command("getBrokerEpoch", "the terms of a replica", CONTROLLER, "a controller"),
     Command("getControllerMetaData", "who leads the controllers", CONTROLLER, "a controller"),

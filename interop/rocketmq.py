@@ -30,7 +30,7 @@ ConfigValue = str | int | bool
 FlagValue = str | int | Sequence[str]
 
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 PEER_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 0.05
@@ -88,11 +88,14 @@ class ServerProcess(Protocol):
     def kill(self) -> None: ...
 
 
-class _Server:
+class JvmServer:
     """One JVM with its home directory: configuration, logs and output of a server."""
 
-    def __init__(self, main_class: str, home: Path) -> None:
+    def __init__(
+        self, main_class: str, home: Path, jvm: Sequence[str] = (*JVM_COMMON, *JVM_SERVER)
+    ) -> None:
         self.home = home
+        self._jvm = jvm
         self._main_class = main_class
         self._output = home / "server.out"
         self._log = home / "rocketmq.log"
@@ -156,7 +159,7 @@ class _Server:
         java = toolchain.tools().java
         # RocksDB and some loggers write below user.home whatever else is configured.
         properties = [f"-Duser.home={self.home}", f"-Dinterop.log={self._log}"]
-        jvm = [java, *JVM_COMMON, *JVM_SERVER, *properties, "-cp", toolchain.classpath()]
+        jvm = [java, *self._jvm, *properties, "-cp", toolchain.classpath()]
         return [*jvm, "cometmq.interop.Launch", self._main_class, "-c", str(conf)]
 
     def _wait_until(self, ready: Callable[[], bool]) -> None:
@@ -187,7 +190,7 @@ class NameServer:
         self._server = self._process(home)
 
     def _process(self, home: Path) -> ServerProcess:
-        return _Server("org.apache.rocketmq.namesrv.NamesrvStartup", home)
+        return JvmServer("org.apache.rocketmq.namesrv.NamesrvStartup", home)
 
     @property
     def pid(self) -> int:
@@ -242,7 +245,7 @@ class Broker:
         }
 
     def _process(self, home: Path) -> ServerProcess:
-        return _Server("cometmq.interop.BrokerMain", home)
+        return JvmServer("cometmq.interop.BrokerMain", home)
 
     @property
     def pid(self) -> int:

@@ -21,11 +21,9 @@ from interop import systems
 from interop.java_bench import Bench, numbered, on_each_queue, sent_bodies, topic_is_known
 from interop.java_client import (
     FAST_ROUTES,
-    KINDS,
     NEWEST,
     ClientError,
     JavaClient,
-    Kind,
     Message,
     Producer,
     PullConsumer,
@@ -89,26 +87,6 @@ Record = Callable[[str, object], None]
 def shared(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with systems.running(system, tmp_path_factory.mktemp("kinds"), CONFIG) as cluster:
         yield cluster
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        NEWEST,
-        *(
-            pytest.param(kind, marks=pytest.mark.full)
-            for kind in KINDS
-            if kind.headers == NEWEST.headers and kind != NEWEST
-        ),
-    ],
-    ids=str,
-)
-def client(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaClient]:
-    kind: Kind = request.param
-    with JavaClient(kind, tmp_path_factory.mktemp(str(kind))) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

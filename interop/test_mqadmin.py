@@ -90,13 +90,6 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def admin_cluster(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp(f"admin-{system.name}")
-    with systems.running(system, home, {"timerWheelEnable": True}) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def admin(admin_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
     home = tmp_path_factory.mktemp("mqadmin") / "home"
     with MqAdmin(admin_cluster.namesrv.address, home) as started:
@@ -705,6 +698,14 @@ def test_the_counters_of_a_broker_are_shown(shop: Shop) -> None:
     )
 
 
+@proves("haStatus")
+def test_a_master_without_slaves_says_so(shop: Shop) -> None:
+    """With slaves: interop/test_replication.py."""
+    printed = shop.admin.show("haStatus", "-b", shop.broker).text
+    assert re.search(r"#MasterAddr\s+" + re.escape(shop.broker), printed)
+    assert re.search(r"#SlaveNum\s+0\b", printed)
+
+
 @proves("getBrokerConfig", "updateBrokerConfig")
 def test_a_setting_of_a_running_broker_is_changed(shop: Shop) -> None:
     ways = [("-b", shop.broker), ("-c", CLUSTER), ("-c", CLUSTER, "-a", "true")]
@@ -856,7 +857,6 @@ REFUSED: Mapping[str, tuple[str, ...]] = {
     "remappingStaticTopic": ("-t", "Static", "-c", CLUSTER),
     "exportMetadataInRocksDB": ("-p", "no-such-directory", "-t", "topics", "-j", "true"),
     "exportPopRecord": ("-b", "BROKER", "-d", "true"),
-    "haStatus": ("-b", "BROKER"),
     "getSyncStateSet": ("-a", "NAMESRV", "-b", BROKER),
     "getBrokerEpoch": ("-b", BROKER),
     "getControllerMetaData": ("-a", "NAMESRV"),

@@ -72,13 +72,6 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def admin_cluster(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp(f"python-admin-{system.name}")
-    with systems.running(system, home, {"timerWheelEnable": True}) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def clients(admin_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqAdmin]:
     """A Java process for the clients that are looked at."""
     home = tmp_path_factory.mktemp("clients") / "home"

@@ -34,7 +34,7 @@ from cometmq.client import (
 from cometmq.client.producer.packing import Compression
 from interop import java_client, systems
 from interop.java_bench import Bench
-from interop.java_client import KINDS, NEWEST, JavaClient, Kind
+from interop.java_client import NEWEST, JavaClient
 from interop.java_client import PushConsumer as JavaConsumer
 from interop.message_kinds import (
     Answerer,
@@ -92,26 +92,6 @@ beside = asyncio.to_thread
 def shared(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with systems.running(system, tmp_path_factory.mktemp("python-java"), CONFIG) as cluster:
         yield cluster
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        NEWEST,
-        *(
-            pytest.param(kind, marks=pytest.mark.full)
-            for kind in KINDS
-            if kind.headers == NEWEST.headers and kind != NEWEST
-        ),
-    ],
-    ids=str,
-)
-def client(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[JavaClient]:
-    kind: Kind = request.param
-    with JavaClient(kind, tmp_path_factory.mktemp(str(kind))) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -197,7 +197,7 @@ async def send_to_topics_made_and_not(bench: PythonBench) -> None:
 # TLS
 
 
-class EncryptedServer(rocketmq._Server):  # noqa: SLF001 - only its command is another
+class EncryptedServer(rocketmq.JvmServer):
     """RocketMQ's: it takes settings of TLS as properties of the JVM."""
 
     settings: Mapping[str, ConfigValue] = {}

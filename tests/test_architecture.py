@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "cometmq"
-BESIDE = {"clock", "files", "settings"}
+BESIDE = {"clock", "files", "histogram", "logs", "observed", "ports", "settings", "sources"}
 """Single modules that all rooms but the pure one may use."""
 MAY_IMPORT = {
     "protocol": {"protocol"},
     "store": {"store", "protocol", *BESIDE},
     "transport": {"transport", "protocol", *BESIDE},
+    "replication": {"replication", "raft", "transport", "store", "protocol", *BESIDE},
     "namesrv": {"namesrv", "transport", "store", "protocol", *BESIDE},
-    "broker": {"broker", "transport", "store", "protocol", *BESIDE},
+    "broker": {"broker", "replication", "raft", "transport", "store", "protocol", *BESIDE},
     "client": {"client", "transport", "protocol", *BESIDE},
+    "raft": {"raft", "protocol"},
     "spark": {"spark", "client", "store", "transport", "protocol", *BESIDE},
     "testing": {
         "testing",
@@ -26,7 +28,19 @@ MAY_IMPORT = {
         "protocol",
         *BESIDE,
     },
-    "cli": {"cli", "spark", "namesrv", "broker", "transport", "store", "protocol", *BESIDE},
+    "web": {"web", "broker", "namesrv", "replication", "transport", "store", "protocol", *BESIDE},
+    "cli": {
+        "cli",
+        "web",
+        "client",
+        "spark",
+        "namesrv",
+        "broker",
+        "transport",
+        "store",
+        "protocol",
+        *BESIDE,
+    },
 }
 
 

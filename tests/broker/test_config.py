@@ -52,16 +52,35 @@ def test_a_file_in_toml_says_the_same(tmp_path: Path) -> None:
     assert (config.name, config.port, store_config.root) == ("b-1", 20911, Path("/data"))
 
 
+RAFT = {"enableDLegerCommitLog": "true"}
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
         ({"brokerNam": "x"}, "unknown setting 'brokerNam'; did you mean brokerName?"),
         ({"flushDiskTyp": "x"}, "unknown setting 'flushDiskTyp'; did you mean flushDiskType?"),
         ({"entirelyMadeUp1": "x"}, "unknown setting 'entirelyMadeUp1'$"),
-        ({"brokerRole": "SYNC_MASTER"}, "brokerRole=SYNC_MASTER, .*no replication"),
-        ({"brokerRole": "SLAVE", "brokerId": "1"}, "brokerRole=SLAVE, brokerId=1: this version"),
-        ({"brokerId": "1"}, "brokerId=1: .*no replication"),
-        ({"enableDLegerCommitLog": "true"}, "enableDLegerCommitLog=true: .*no Raft"),
+        ({"brokerRole": "SYNC_MASTER", "brokerId": "2"}, "brokerId=2: a master has the id 0"),
+        ({"brokerRole": "SLAVE"}, "brokerRole=SLAVE, brokerId=0: a master has the id 0"),
+        ({"brokerRole": "SLAVE", "brokerId": "1"}, "brokerRole=SLAVE needs namesrvAddr, or haMas"),
+        ({"brokerId": "1"}, "brokerRole=ASYNC_MASTER, brokerId=1: a master has the id 0"),
+        ({"haMasterAddress": "here"}, "haMasterAddress: 'here' is not an address"),
+        ({"brokerIP2": "here"}, "brokerIP2: 'here' does not appear to be"),
+        ({"inSyncReplicas": "0"}, "inSyncReplicas=0: 1 to 65 is expected"),
+        ({"inSyncReplicas": "3", "totalReplicas": "2"}, "there are only totalReplicas=2"),
+        ({"haTransferBatchSize": str(1 << 23)}, "haTransferBatchSize=8388608: 1024 to 4194292"),
+        (RAFT, "dLegerPeers: it is empty; n0-host:port"),
+        ({**RAFT, "dLegerPeers": "n0"}, "'n0' is not a member: n0-host:port is"),
+        ({**RAFT, "dLegerPeers": "x-h:1"}, "'x' is not an id: a letter with a number"),
+        ({**RAFT, "dLegerPeers": "n0-h:x"}, "dLegerPeers: 'h:x' is not an address"),
+        ({**RAFT, "dLegerPeers": "n0-h:1;n0-h:2"}, "n0 stands there twice"),
+        ({**RAFT, "dLegerPeers": "n0-h:1;n1-h:1"}, "two members have the address h:1"),
+        (
+            {**RAFT, "dLegerPeers": "n0-h:1", "dLegerSelfId": "n7"},
+            "dLegerSelfId=n7: it is not among dLegerPeers, which has n0",
+        ),
+        ({**RAFT, "brokerRole": "SLAVE"}, "the roles of a Raft group come by"),
         ({"brokerName": "a b"}, "brokerName: topic 'a b'"),
         ({"brokerClusterName": ""}, "brokerClusterName: "),
         ({"listenPort": "65536"}, "listenPort=65536: 0 to 65535 is expected"),

@@ -11,7 +11,6 @@ import pytest
 
 from cometmq.broker import delays as delays_module
 from cometmq.broker.broker import Broker
-from cometmq.broker.delays import Delays
 from cometmq.broker.origins import delivered_since, first_waiting
 from cometmq.protocol.host import pack_host
 from cometmq.protocol.message import Message
@@ -22,19 +21,9 @@ from cometmq.testing.disk import PowerCutDisk
 from tests.store.stores import small_config
 
 from .brokers import Client, bounded, broker_of, context_of, serving, until
-from .timing import HOUR_MS, bodies, crashed, twice
+from .timing import HOUR_MS, SCHEDULE, bodies, crashed, delays_of, twice
 
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
-
-
-@pytest.fixture(autouse=True)
-def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delays_module, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(delays_module, "RETRY_S", 0.01)
-
-
-def delays_of(broker: Broker) -> Delays:
-    return broker.parts.delays
+pytestmark = pytest.mark.usefixtures("frequent_looks")
 
 
 async def send(client: Client, body: bytes, level: int) -> None:

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.broker import delays as delays_module
-from cometmq.broker.broker import Broker
-from cometmq.broker.delays import Delays
 from cometmq.protocol.message import StoredMessage
 from cometmq.testing.clock import ManualClock
 
@@ -27,19 +24,9 @@ from .brokers import (
     serving,
     until,
 )
+from .timing import SCHEDULE, delays_of
 
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
-
-
-@pytest.fixture(autouse=True)
-def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delays follow a clock that jumps."""
-    monkeypatch.setattr(delays_module, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(delays_module, "RETRY_S", 0.01)
-
-
-def delays_of(broker: Broker) -> Delays:
-    return broker.parts.delays
+pytestmark = pytest.mark.usefixtures("frequent_looks")
 
 
 def progress_in(root: Path) -> dict[str, int]:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cometmq.broker import delays as delays_module
 from cometmq.broker.broker import Broker
 from cometmq.broker.stats import SEND_BACK_NUMS
 from cometmq.protocol.codes import ResponseCode
@@ -31,11 +30,7 @@ from .brokers import (
 
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
-
-@pytest.fixture(autouse=True)
-def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delays follow a clock that jumps."""
-    monkeypatch.setattr(delays_module, "LOOK_INTERVAL_S", 0.01)
+pytestmark = pytest.mark.usefixtures("frequent_looks")
 
 
 def back(message: StoredMessage, **changes: Any) -> dict[str, Any]:

@@ -39,12 +39,7 @@ from .timing import (
     timers_of,
 )
 
-
-@pytest.fixture(autouse=True)
-def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timers follow a clock that jumps."""
-    monkeypatch.setattr(timers_module, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(timers_module, "RETRY_S", 0.01)
+pytestmark = pytest.mark.usefixtures("frequent_looks")
 
 
 # -- when ----------------------------------------------------------------------------------------

@@ -37,12 +37,7 @@ from .timing import (
     twice,
 )
 
-
-@pytest.fixture(autouse=True)
-def frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timers follow a clock that jumps."""
-    monkeypatch.setattr(timers_module, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(timers_module, "RETRY_S", 0.01)
+pytestmark = pytest.mark.usefixtures("frequent_looks")
 
 
 def caught_up(broker: Broker, clock: ManualClock) -> Callable[[], bool]:

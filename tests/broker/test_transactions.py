@@ -24,7 +24,7 @@ SECOND_MS = 1000
 
 
 def transactions_of(broker: Broker) -> Transactions:
-    return broker.parts.transactions
+    return broker.parts.duties.transactions
 
 
 class Producer(Client):

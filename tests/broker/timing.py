@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cometmq.broker.broker import Broker
+from cometmq.broker.delays import Delays
 from cometmq.broker.timers.timers import Timers
 from cometmq.protocol.command import Command
 from cometmq.protocol.message import StoredMessage
@@ -15,14 +16,20 @@ from cometmq.protocol.message import StoredMessage
 from .brokers import TOPIC, Client, context_of, until
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+"""Where messages wait that have a delay level."""
 ZEROS = bytes(256 * 1024)
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 
 
 def timers_of(broker: Broker) -> Timers:
-    timers = broker.parts.timers
+    timers = broker.parts.duties.timers
     assert timers is not None
     return timers
+
+
+def delays_of(broker: Broker) -> Delays:
+    return broker.parts.duties.delays
 
 
 async def send_at(client: Client, due_ms: int, body: bytes = b"later", **how: Any) -> Command:

@@ -224,7 +224,8 @@ async def test_an_admin_that_was_not_started_says_so() -> None:
 
 async def test_a_name_server_that_is_away_is_said_so() -> None:
     async with Admin("127.0.0.1:1") as admin:
-        with pytest.raises(Unreachable, match=r"no NameServer answers: 127\.0\.0\.1:1"):
+        told = r"^no NameServer answers: cannot connect to 127\.0\.0\.1:1: [^:]*$"
+        with pytest.raises(Unreachable, match=told):
             await admin.topics.names()
         with pytest.raises(Unreachable, match=r"NameServer 127\.0\.0\.1:1: cannot connect"):
             await admin.namesrvs.config()

@@ -1,5 +1,6 @@
 """Operators look for messages, read queues, and hand a message to a consumer."""
 
+import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -185,3 +186,17 @@ def test_a_line_of_another_kind_or_cut_is_left_out_of_a_trace() -> None:
         Trace("SubAfter", "ID1", 0, "", "", "k", 12, False, "R1")
     ]
     assert traces_in(b"\xff\x01") == []
+
+
+async def test_a_queue_is_followed_as_messages_come() -> None:
+    async with open_shop() as shop:
+        async with aclosing(shop.admin.messages.follow(SECOND, start=IN_EACH - 1)) as messages:
+            assert (await anext(messages)).queue_offset == IN_EACH - 1
+            waiting = asyncio.ensure_future(anext(messages))
+            await asyncio.sleep(0)
+            await shop.send(SECOND, b"new", TAGS="t")
+            assert (await waiting).body == b"new"
+        async with aclosing(
+            shop.admin.messages.follow(SECOND, start=0, tags="other || t")
+        ) as messages:
+            assert (await anext(messages)).body == b"new"

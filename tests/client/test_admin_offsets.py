@@ -54,7 +54,7 @@ async def test_committed_offsets_are_read_and_written() -> None:
         await shop.admin.groups.create("new")
         await offsets.commit("new", {QUEUES[1]: 3})
         assert await offsets.committed("new", TOPIC) == {QUEUES[1]: 3}
-        with pytest.raises(NoRoute, match="there is no MessageQueue"):
+        with pytest.raises(NoRoute, match="there is no queue"):
             await offsets.commit("new", {MessageQueue(TOPIC, "broker-a", 9): 3})
 
 

@@ -75,6 +75,20 @@ class Watched:
         return list(dict.fromkeys(self.bodies[queue_id]))
 
 
+class Slow:
+    """Works as the other does, when it is told to go on."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, message: ReceivedMessage) -> None:
+        async with self._watched.working(message):
+            self.begun.set()
+            await self.go.wait()
+            self._watched.done(message)
+
+
 async def lock(client: Client, queue: MessageQueue, owner: str = OTHER) -> list[Any]:
     body = {"consumerGroup": GROUP, "clientId": owner, "mqSet": [queue], "onlyThisBroker": False}
     answer = await client.ask(41, {}, body)
@@ -308,42 +322,30 @@ async def test_members_come_and_go_and_no_queue_is_ever_worked_on_twice() -> Non
 
 
 async def test_a_handler_that_outlives_the_rebalance_is_waited_for() -> None:
-    watched, go, begun = Watched(), asyncio.Event(), asyncio.Event()
-
-    async def slow(message: ReceivedMessage) -> None:
-        async with watched.working(message):
-            begun.set()
-            await go.wait()
-            watched.done(message)
-
+    watched = Watched()
+    slow = Slow(watched)
     async with shop() as (broker, sender):
         await sender.send(*numbered(3))
         async with consumer_of(broker, handler=slow, client_id="b") as first:
-            await begun.wait()
+            await slow.begun.wait()
             async with consumer_of(broker, handler=watched, client_id="a") as second:
                 await until_shared([second], 1)
                 await until(lambda: not queues_of(first))
                 await asyncio.sleep(0.2)
                 assert watched.bodies[0] == []
-                go.set()
+                slow.go.set()
                 await sender.reaches(3)
     assert watched.overlaps == []
     assert watched.bodies[0] == numbered(3)
 
 
 async def test_a_queue_that_comes_and_goes_while_its_handler_runs_never_overlaps() -> None:
-    watched, go, begun = Watched(), asyncio.Event(), asyncio.Event()
-
-    async def slow(message: ReceivedMessage) -> None:
-        async with watched.working(message):
-            begun.set()
-            await go.wait()
-            watched.done(message)
-
+    watched = Watched()
+    slow = Slow(watched)
     async with shop() as (broker, sender):
         await sender.send(*numbered(3))
         async with consumer_of(broker, handler=slow) as consumer:
-            await begun.wait()
+            await slow.begun.wait()
             reader = consumer._reader
             for _ in range(3):  # What quick changes in the group amount to.
                 await reader.set_queues(set())
@@ -352,32 +354,26 @@ async def test_a_queue_that_comes_and_goes_while_its_handler_runs_never_overlaps
                 await asyncio.sleep(0.02)
             queue = MessageQueue(TOPIC, "broker-a", 0)
             assert not await lock(sender.client, queue)  # It is still ours.
-            go.set()
+            slow.go.set()
             await sender.reaches(3)
     assert watched.overlaps == []
     assert watched.bodies[0] == numbered(3)
 
 
 async def test_stopping_while_a_queue_is_given_up_waits_for_its_handler_too() -> None:
-    watched, go, begun = Watched(), asyncio.Event(), asyncio.Event()
-
-    async def slow(message: ReceivedMessage) -> None:
-        async with watched.working(message):
-            begun.set()
-            await go.wait()
-            watched.done(message)
-
+    watched = Watched()
+    slow = Slow(watched)
     async with shop() as (broker, sender):
         await sender.send(*numbered(3))
         consumer = consumer_of(broker, handler=slow)
         await consumer.start()
-        await begun.wait()
+        await slow.begun.wait()
         await consumer._reader.set_queues(set())
         stopping = asyncio.create_task(consumer.stop())
         await asyncio.sleep(0.1)
         assert not await lock(sender.client, MessageQueue(TOPIC, "broker-a", 0))
         assert not stopping.done()
-        go.set()
+        slow.go.set()
         await stopping
         assert await sender.committed() == 1
         assert await lock(sender.client, MessageQueue(TOPIC, "broker-a", 0))

@@ -11,6 +11,7 @@ from cometmq.protocol.layout import BLANK_MAGIC
 from cometmq.protocol.message import Message
 from cometmq.protocol.message_id import offset_id, parse_offset_id
 from cometmq.protocol.record import iter_records
+from cometmq.store import segment
 from cometmq.store.disk import Disk
 from cometmq.store.errors import MessageTooLarge, StoreClosed, StoreLocked, TooManyQueues
 from cometmq.store.message_store import MessageStore
@@ -63,16 +64,29 @@ def test_a_full_file_ends_in_a_marker_and_the_next_begins_with_a_record(
 def test_the_next_file_is_prepared_before_it_is_needed(open_store: OpenStore) -> None:
     store = open_store()
     store.put(numbered(1))
-    allocator = store.commit_log._allocator
-    prepared = store.config.commit_log_dir / f"{store.config.commit_log_file_bytes:020d}"
+    assert prepared_bytes(store, store.config.commit_log_file_bytes) > 0
+
+
+def test_the_first_file_is_warm_before_the_first_message(open_store: OpenStore) -> None:
+    store = open_store(warm_up=True)
+    assert prepared_bytes(store, 0) > 0
+
+
+def prepared_bytes(store: MessageStore, base: int) -> int:
+    prepared = store.config.commit_log_dir / f"{base:020d}"
     for _ in range(1000):
-        if prepared.exists():
-            break
-        allocator._thread.join(0.01)
-    assert prepared.stat().st_size == store.config.commit_log_file_bytes
+        if prepared.exists() and prepared.stat().st_size == store.config.commit_log_file_bytes:
+            return prepared.stat().st_size
+        store.commit_log._allocator._thread.join(0.01)
+    return 0
 
 
-def test_warm_up_leaves_the_file_as_it_is(open_store: OpenStore) -> None:
+@pytest.mark.parametrize("old_kernel", [False, True])
+def test_warm_up_leaves_the_file_as_it_is(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, old_kernel: bool
+) -> None:
+    if old_kernel:
+        monkeypatch.setattr(segment, "_populate", lambda *_: False)
     store = open_store(warm_up=True)
     fill(store, 300)
     assert served_numbers(store) == list(range(300))

@@ -223,6 +223,10 @@ SEEDS: tuple[Seed, ...] = (
     Seed(Code.SEND_BATCH_MESSAGE, {**_LETTERS, "m": "true"}, _batch(b"one", b"two", b"three")),
     Seed(Code.SEND_MESSAGE_V2, _HALF, b"half"),
     Seed(Code.END_TRANSACTION, _TRANSACTION),
+    Seed(Code.RAFT_STATUS, {}),
+    Seed(Code.RAFT_TRANSFER, {"member": "n1"}),
+    Seed(Code.RAFT_ADD_MEMBER, {"member": "n3-127.0.0.1:1"}),
+    Seed(Code.RAFT_REMOVE_MEMBER, {"member": "n2"}),
     Seed(Code.RECALL_MESSAGE, {
         "topic": "FuzzA", "producerGroup": "fuzz-producer",
         "recallHandle": "djEgRnV6ekEgYnJva2VyLWEgMTc5NDgxOTk1NDk5MiBBQkNE",
@@ -277,6 +281,11 @@ SEEDS: tuple[Seed, ...] = (
     Seed(Code.UNLOCK_BATCH_MQ, {}, _LOCKS),
     Seed(Code.GET_ALL_CONSUMER_OFFSET, {}),
     Seed(Code.GET_ALL_DELAY_OFFSET, {}),
+    Seed(Code.GET_TIMER_CHECK_POINT, {}),
+    Seed(Code.GET_TIMER_METRICS, {}),
+    Seed(Code.GET_ALL_MESSAGE_REQUEST_MODE, {}),
+    Seed(Code.EXCHANGE_BROKER_HA_INFO, {"masterHaAddress": ADDRESS, "masterAddress": ADDRESS}),
+    Seed(Code.GET_BROKER_HA_STATUS, {}),
     Seed(Code.CHECK_CLIENT_CONFIG, {}, _json({
         "clientId": CLIENT, "group": GROUPS[0],
         "subscriptionData": {**_subscription("FuzzA", "a > 5"), "expressionType": "SQL92"},

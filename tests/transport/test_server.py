@@ -136,8 +136,14 @@ async def test_one_server_listens_at_several_addresses() -> None:
 
 
 async def test_an_address_without_server_is_named() -> None:
-    with pytest.raises(ConnectFailed, match=r"cannot connect to 127\.0\.0\.1:1: "):
+    told = r"^cannot connect to 127\.0\.0\.1:1: Connection refused$"
+    with pytest.raises(ConnectFailed, match=told):
         await connect("127.0.0.1:1")
+
+
+async def test_a_host_that_nobody_knows_is_named() -> None:
+    with pytest.raises(ConnectFailed, match=r"^cannot connect to nobody\.invalid:1: [^\[]+$"):
+        await connect("nobody.invalid:1")
 
 
 async def test_a_server_that_does_not_accept_is_given_up_in_time() -> None:

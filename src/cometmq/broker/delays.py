@@ -35,6 +35,7 @@ LOOK_INTERVAL_S = 1.0
 """The longest sleep: clocks are set now and then."""
 RETRY_S = 1.0
 BATCH = 64
+_TOPIC = SCHEDULE_TOPIC.encode()
 LOG_BYTES_UNSAVED_MAX = 64 * 1024 * 1024
 """How much of the log a start has to look through at most, however few delays there are."""
 
@@ -74,6 +75,10 @@ class Delays(Persistent):
     def content(self) -> DelayProgress:
         return DelayProgress(self._durable, self._version, self._durable_at)
 
+    def now(self) -> DelayProgress:
+        """How far they are, for a record behind all that they have delivered."""
+        return DelayProgress(self._next.copy(), self._version, self._store.appended.value)
+
     def save(self) -> None:
         now = (self._store.appended.value, self._next.copy())
         for log_end, progress in (now, self._noted):
@@ -84,6 +89,16 @@ class Delays(Persistent):
                     self.touch()
                 break
         self._noted = now
+        super().save()
+
+    def copy(self, told: DelayProgress) -> None:
+        """Take over how far a master is, once our log has what it had then."""
+        if told == self.content():
+            return
+        self._next, self._durable = dict(told.offset_table), dict(told.offset_table)
+        self._durable_at = told.log_offset
+        self._version = told.data_version or self._version
+        self.touch()
         super().save()
 
     def _is_long_ago(self, log_end: int) -> bool:
@@ -109,6 +124,8 @@ class Delays(Persistent):
     def arrived(self, queues: Iterable[bytes]) -> None:
         """These queues got messages; those of the delayed ones may need a look."""
         for queue in queues:
+            if not queue.startswith(_TOPIC):
+                continue
             topic, queue_id = split_queue_key(queue)
             if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
                 self._deliver(queue_id + 1)

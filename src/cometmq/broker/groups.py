@@ -1,7 +1,7 @@
 """The consumer groups of a broker and what each is allowed."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from cometmq.clock import Clock
 from cometmq.protocol.data_version import DataVersion
@@ -28,6 +28,10 @@ class Groups(Persistent):
         super().__init__(file)
         self._config = config
         self._clock = clock
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a group came, went or changed."""
+        self.news: set[str] | None = None
+        """Groups that changed, where somebody collects them."""
         self.version = DataVersion(0, clock.now_ms(), 0)
         self._table: dict[str, GroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
@@ -44,6 +48,41 @@ class Groups(Persistent):
 
     def content(self) -> GroupConfigs:
         return GroupConfigs(self._table, self._forbidden, self.version)
+
+    def copy(self, told: GroupConfigs) -> None:
+        """Take over a master's groups and their version."""
+        system = {name: self._table[name] for name in _SYSTEM}
+        table = {**system, **told.subscription_group_table}
+        if self.version == told.data_version and self._table == table:
+            return
+        self._table, self._forbidden = table, told.forbidden_table
+        self.version = told.data_version
+        self.touch()
+        self.save()
+
+    def take(
+        self,
+        changes: Mapping[str, GroupConfig | None],
+        forbidden: dict[str, dict[str, int]] | None,
+        version: DataVersion,
+    ) -> None:
+        """Take over what changed at the leader of a group of brokers; None: it is deleted."""
+        for name, group in changes.items():
+            if group is None:
+                self._table.pop(name, None)
+            else:
+                self._table[name] = group
+        self._forbidden = self._forbidden if forbidden is None else forbidden
+        self.version = version
+        self.touch()
+
+    def take_news(self) -> set[str]:
+        news, self.news = self.news or set(), set()
+        return news
+
+    def bring_back(self, news: set[str]) -> None:
+        """They could not be told yet."""
+        self.news = news | (self.news or set())
 
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
@@ -93,8 +132,7 @@ class Groups(Persistent):
             del topics[topic]
         if not topics:
             del self._forbidden[group]
-        self.version = self.version.next(self._clock.now_ms())
-        self.touch()
+        self._changed_table(group)
         self.save()
 
     def delete(self, name: str) -> bool:
@@ -102,8 +140,7 @@ class Groups(Persistent):
             return False
         self._forbidden.pop(name, None)
         self._expect_archive()
-        self.version = self.version.next(self._clock.now_ms())
-        self.touch()
+        self._changed_table(name)
         self.save()
         return True
 
@@ -115,8 +152,14 @@ class Groups(Persistent):
 
     def _put(self, group: GroupConfig) -> None:
         self._table[group.group_name] = group
+        self._changed_table(group.group_name)
+
+    def _changed_table(self, name: str) -> None:
+        if self.news is not None:
+            self.news.add(name)
         self.version = self.version.next(self._clock.now_ms())
         self.touch()
+        self.on_change()
 
 
 def check_group(name: str) -> str:

@@ -5,25 +5,32 @@ from collections.abc import Callable, Sequence
 
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.errors import IllegalMessage
+from cometmq.protocol.express import Rules, Taken, as_failures
 from cometmq.protocol.message import Appended, Message
-from cometmq.protocol.properties import PROPERTIES_BYTES_MAX
+from cometmq.protocol.properties import PROPERTIES_BYTES_MAX, property_value
+from cometmq.replication.acks import TooFewReplicas
 from cometmq.store.config import FlushMode
 from cometmq.store.errors import (
     AppendRefused,
+    DiskFull,
     MessageTooLarge,
+    NotConfirmed,
+    ReplicasMissing,
+    ReplicaTimeout,
     StoreClosed,
     WaitersFull,
     WaitTimeout,
 )
 from cometmq.transport.connection import Refusal
 
+from .config import BrokerRole
 from .context import Context
 from .delayed import delayed
-from .stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE
 from .timers.timed import ROOM_BYTES, asked_time, takes_back, waiting, wants_timer
 
 Settled = Callable[[ResponseCode, str | None], None]
 _CLOSE_POLL_S = 0.005
+_MANY = 2**31
 WAITS = b"DEL"
 """Part of the name of every property that lets a message wait: the others need no closer look."""
 
@@ -35,10 +42,16 @@ class Inbox:
         self._turns = context.turns
         self._stats = context.stats
         self._levels = len(context.store.config.delays_ms())
-        self._sync = context.store.config.flush is FlushMode.SYNC
+        self._is_slave = context.config.is_slave
+        self._quorum = context.quorum
+        is_sync_master = context.config.role is BrokerRole.SYNC_MASTER
+        self._waits = (
+            context.store.config.flush is FlushMode.SYNC or is_sync_master or context.config.raft
+        )
+        self._needs_replicas = is_sync_master and context.config.acting_master
         self._closed = False
         self.waiting = 0
-        """Messages or batches that wait for the end of their turn, or for the disk."""
+        """Messages or batches that wait for the end of their turn, the disk or slaves."""
 
     def put(
         self, messages: list[Message], settled: Settled, *, may_wait: bool = True
@@ -59,6 +72,38 @@ class Inbox:
             self._append([record], [record], settled)
         else:
             self._append([message], [self._waiting(message), record], settled)
+
+    def put_usual(
+        self,
+        data: bytes,
+        rules: Rules,
+        born_host: bytes,
+        answer: Callable[[bytes], None],
+        note: Callable[[Taken, int], None] | None = None,
+    ) -> int:
+        """The same for the sends that some bytes begin with, as long as there is nothing unusual
+        about them; where the first of the others begins. `answer` gets the frames that they are
+        answered with; `note` is told afterwards what was taken, and with which code."""
+        room = self._room()
+        if self._why_closed() is not None or self._needs_replicas or room <= 0:
+            return 0
+        taken = self._store.append_sends(data, rules, born_host, room)
+        if taken is None or not taken.end:
+            return 0
+        requests = taken.requests
+        for topic, count, size in taken.puts:
+            self._count(topic, count, size)
+        self.waiting += requests
+
+        def done(error: BaseException | None) -> None:
+            self.waiting -= requests
+            code, remark = _outcome(error)
+            answer(taken.answers if error is None else as_failures(taken.answers, code, remark))
+            if note is not None:
+                note(taken, code)
+
+        self._turns.appended(done, requests)
+        return taken.end
 
     def timed(self, message: Message) -> Message:
         """The form in which a message waits that asks for a time of its own; others, and those
@@ -96,21 +141,28 @@ class Inbox:
     def _append(
         self, messages: Sequence[Message], records: list[Message], settled: Settled
     ) -> list[Appended]:
-        if self._closed:
-            raise _refusal(StoreClosed("the broker is stopping"))
-        if self._sync and self.waiting >= self._context.config.sends_waiting_max:
+        why_closed = self._why_closed()
+        if why_closed is not None:
+            raise _refusal(StoreClosed(why_closed))
+        if self._room() <= 0:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
                 f"[REJECTREQUEST]{self.waiting} sends wait for the disk, start flow control",
             )
+        if self._needs_replicas:
+            self._require_replicas(records)
         try:
             placed = self._store.append_all(records)
         except (AppendRefused, IllegalMessage, StoreClosed) as error:
             self._stats.put_failed.total += len(messages)
+            if self._quorum is not None and isinstance(error, DiskFull):
+                self._quorum.no_room()
             # Those of a batch before the one that was refused are in the log, and are read.
             self._turns.appended(lambda _: None)
             raise _refusal(error) from None
-        self._count(messages, placed[: len(messages)])
+        count = len(messages)
+        # What waits is counted where it waits, and in its own topic when it gets there.
+        self._count(records[0].topic, count, sum([one.size for one in placed[:count]]))
         self.waiting += 1
 
         def done(error: BaseException | None) -> None:
@@ -120,6 +172,31 @@ class Inbox:
         self._turns.appended(done)
         return placed
 
+    def _why_closed(self) -> str | None:
+        """Why nothing at all is taken, if it is so."""
+        if self._closed:
+            return "the broker is stopping"
+        if self._quorum is not None:
+            return self._quorum.why_closed()
+        return "the broker is a slave, write to its master" if self._is_slave else None
+
+    def _room(self) -> int:
+        """How many more may wait for the disk or slaves."""
+        return self._context.config.sends_waiting_max - self.waiting if self._waits else _MANY
+
+    def _require_replicas(self, records: list[Message]) -> None:
+        slaves = self._context.slaves
+        if slaves is None or all(
+            property_value(r.properties, b"WAIT") == b"false" for r in records
+        ):
+            return
+        try:
+            slaves.require()
+        except TooFewReplicas as error:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"in-sync replicas not enough: {error}"
+            ) from None
+
     async def close(self) -> None:
         """Take nothing more, and let all who wait have their answers. Each wait ends by itself
         after the time that a sync may take."""
@@ -127,13 +204,11 @@ class Inbox:
         while self.waiting:
             await asyncio.sleep(_CLOSE_POLL_S)
 
-    def _count(self, messages: Sequence[Message], placed: list[Appended]) -> None:
-        stats, size = self._stats, sum([appended.size for appended in placed])
-        stats.put.total += len(placed)
+    def _count(self, topic: str, count: int, size: int) -> None:
+        stats = self._stats
+        stats.put.total += count
         stats.put_bytes.total += size
-        topic = messages[0].topic
-        stats.meter(TOPIC_PUT_NUMS, topic).total += len(placed)
-        stats.meter(TOPIC_PUT_SIZE, topic).total += size
+        (stats.topics.get(topic) or stats.topic(topic)).add(count, size)
 
 
 def illegal(reason: str) -> Refusal:
@@ -152,7 +227,11 @@ def _refusal(error: Exception) -> Refusal:
 def _outcome(error: BaseException | None) -> tuple[ResponseCode, str | None]:
     if error is None:
         return ResponseCode.SUCCESS, None
-    if isinstance(error, WaitTimeout):
+    if isinstance(error, ReplicasMissing):
+        return ResponseCode.SLAVE_NOT_AVAILABLE, str(error)
+    if isinstance(error, ReplicaTimeout):
+        return ResponseCode.FLUSH_SLAVE_TIMEOUT, str(error)
+    if isinstance(error, WaitTimeout) and not isinstance(error, NotConfirmed):
         return ResponseCode.FLUSH_DISK_TIMEOUT, str(error)
     if isinstance(error, WaitersFull):
         return ResponseCode.SYSTEM_BUSY, f"[PC_SYNCHRONIZED]broker busy: {error}"

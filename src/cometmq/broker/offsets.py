@@ -39,6 +39,12 @@ class ConsumerOffsets(Persistent):
         self._resets = saved.reset_offset_table
         self._version = saved.data_version or DataVersion(0, clock.now_ms(), 0)
         self._clock = clock
+        self.on_move: Callable[[int], None] = lambda _: None
+        """Called with how many messages groups have gone on since the last `take_news`."""
+        self._news: dict[str, set[int]] | None = None
+        """Queues whose offsets changed, where somebody collects them."""
+        self._moved = 0
+        self._all_new = False
         self._count = 0
         self._recount()
 
@@ -50,13 +56,79 @@ class ConsumerOffsets(Persistent):
             self._version = self._version.next(self._clock.now_ms())
         super().save()
 
+    def merge(self, told: OffsetTables) -> None:
+        """Take over what a master has; what only this broker knows stays, as in RocketMQ."""
+        merged = {**self._offsets, **told.offset_table}
+        if merged == self._offsets and told.reset_offset_table == self._resets:
+            return
+        self._offsets, self._resets = merged, told.reset_offset_table
+        self._version = told.data_version or self._version
+        self._recount()
+        self.touch()
+        super().save()
+
+    # -- news, for the other members of a group of brokers ---------------------------------------
+
+    def begin_news(self) -> None:
+        self._news = {}
+
+    @property
+    def is_all_new(self) -> bool:
+        """Whether more changed than single offsets: everything is news then."""
+        return self._all_new
+
+    def take_news(self) -> Table:
+        """Offsets that changed."""
+        news, self._news, self._moved, self._all_new = self._news or {}, {}, 0, False
+        return {
+            key: {queue: self._offsets[key][queue] for queue in queues}
+            for key, queues in news.items()
+            if key in self._offsets
+        }
+
+    def bring_back(self, offsets: Table) -> None:
+        """They could not be told yet."""
+        if self._news is not None:
+            for key, queues in offsets.items():
+                self._news.setdefault(key, set()).update(queues)
+
+    def take(self, offsets: Table) -> None:
+        """Take over what changed at the leader."""
+        for key, queues in offsets.items():
+            self._offsets.setdefault(key, {}).update(queues)
+        self._recount()
+        self.touch()
+
+    def replace(self, told: OffsetTables) -> None:
+        self._offsets, self._resets = told.offset_table, told.reset_offset_table
+        self._recount()
+        self.touch()
+
+    def _note(self, key: str, queue_id: int, messages: int) -> None:
+        if self._news is not None:
+            self._news.setdefault(key, set()).add(queue_id)
+            self._moved += abs(messages)
+            self.on_move(self._moved)
+
+    def _note_all(self) -> None:
+        if self._news is not None:
+            self._news, self._all_new = {}, True
+            self.on_move(OFFSETS_MAX)
+
+    # -- what groups tell ------------------------------------------------------------------------
+
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Take what a group tells; False when there is no room for one more queue."""
         key = _key(topic, group)
         if self._resets and queue_id in self._resets.get(key, ()):
             return True
         self.touch()
-        return self._put(self._offsets, key, queue_id, offset)
+        before = self._offsets.get(key, {}).get(queue_id, 0) if self._news is not None else 0
+        if not self._put(self._offsets, key, queue_id, offset):
+            return False
+        if self._news is not None and before != offset:
+            self._note(key, queue_id, offset - before)
+        return True
 
     def _put(self, table: Table, key: str, queue_id: int, offset: int) -> bool:
         queues = table.get(key)
@@ -96,6 +168,7 @@ class ConsumerOffsets(Persistent):
         queues = self._offsets.setdefault(key, {})
         self._count += queue_id not in queues
         queues[queue_id] = offset
+        self._note_all()
         self.touch()
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -109,6 +182,7 @@ class ConsumerOffsets(Persistent):
         offset = queues.pop(queue_id)
         if not queues:
             del self._resets[key]
+        self._note_all()
         self.touch()
         return offset
 
@@ -136,6 +210,7 @@ class ConsumerOffsets(Persistent):
             if found is not None:
                 self._offsets[_key(topic, target)] = dict(found)
         self._recount()
+        self._note_all()
         self.touch()
 
     def forget_group(self, group: str) -> None:
@@ -149,6 +224,7 @@ class ConsumerOffsets(Persistent):
             for key in [key for key in table if chosen(*_split(key))]:
                 del table[key]
         self._recount()
+        self._note_all()
         self.touch()
 
     def _pairs(self) -> Iterator[tuple[str, str]]:

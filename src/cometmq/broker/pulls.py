@@ -4,6 +4,8 @@ import asyncio
 import os
 from typing import NamedTuple
 
+import msgspec
+
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Response
 from cometmq.protocol.group_config import GroupConfig
@@ -26,6 +28,8 @@ SUSPEND = 0x2
 SUBSCRIPTION = 0x4
 SUSPEND_MS_MAX = 60_000
 """Longer than any client asks for; beyond, its request would time out at its own side."""
+LEADERLESS_MS_MAX = 1000
+"""How long a pull waits at a member of a group that knows no leader: there may be one elsewhere."""
 PULL_COUNT_MAX = 10_000
 PULL_BYTES_MAX = 8 * 1024 * 1024
 
@@ -165,12 +169,10 @@ class Pulls:
 
     def _answer_or_hold(self, pull: _Pull, offset: int) -> Response | None:
         result = self._read(pull, offset)
-        if (
-            _is_at_end(result, offset)
-            and self._may_hold(pull)
-            and self._hold(pull, result.next_offset)
-        ):
-            return None
+        if self._may_come(result, offset) and self._may_hold(pull):
+            at = offset if self._is_unknown(result, offset) else result.next_offset
+            if self._hold(pull, at):
+                return None
         return self._response(pull, result)
 
     def _read(self, pull: _Pull, offset: int) -> ReadResult:
@@ -196,9 +198,40 @@ class Pulls:
     def _is_old(self, result: ReadResult) -> bool:
         return result.behind_bytes > _MEMORY_BYTES * self._context.config.memory_percent // 100
 
+    def _may_come(self, result: ReadResult, offset: int) -> bool:
+        """Whether what is asked for may be here in a moment."""
+        upstream = self._context.upstream
+        if upstream is None:
+            return _is_at_end(result, offset)
+        # A slave's log may be behind: what it lacks its master may have. Without a master it comes
+        # no sooner elsewhere.
+        return not upstream.is_following and (
+            _is_at_end(result, offset) or self._is_unknown(result, offset)
+        )
+
+    def _is_unknown(self, result: ReadResult, offset: int) -> bool:
+        """Whether a slave has nothing at an offset and must not say where else to go on."""
+        return (
+            self._context.upstream is not None
+            and not self._context.config.offset_check_in_slave
+            and _code(result.status, offset) is ResponseCode.PULL_OFFSET_MOVED
+        )
+
+    def _slave_code(self, pull: _Pull, result: ReadResult, code: ResponseCode) -> ResponseCode:
+        """A slave that finds nothing sends its reader to the master, if there is one."""
+        upstream = self._context.upstream
+        if upstream is None or result.count:
+            return code
+        if upstream.is_following:
+            return ResponseCode.PULL_RETRY_IMMEDIATELY
+        unknown = self._is_unknown(result, pull.fields.queue_offset)
+        return ResponseCode.PULL_NOT_FOUND if unknown else code
+
     def _response(self, pull: _Pull, result: ReadResult) -> Response:
         fields, stats = pull.fields, self._context.stats
-        code = _code(result.status, fields.queue_offset)
+        code = self._slave_code(pull, result, _code(result.status, fields.queue_offset))
+        if self._is_unknown(result, fields.queue_offset):
+            result = msgspec.structs.replace(result, next_offset=fields.queue_offset)
         if result.count:
             key = f"{fields.topic}@{fields.consumer_group}"
             stats.meter(GROUP_GET_NUMS, key).total += result.count
@@ -214,9 +247,10 @@ class Pulls:
         return Response(code, result.status.value, self._answer_fields(pull, result), result.slices)
 
     def _answer_fields(self, pull: _Pull, result: ReadResult) -> dict[str, str]:
-        group = pull.group
+        group, context = pull.group, self._context
         suggested = group.broker_id
-        if self._context.config.slave_reads and self._is_old(result):
+        may_suggest = context.config.slave_reads or context.upstream is not None
+        if may_suggest and self._is_old(result):
             suggested = group.which_broker_when_consume_slowly
         return {
             "suggestWhichBrokerId": str(suggested),
@@ -245,11 +279,16 @@ class Pulls:
     def _may_hold(self, pull: _Pull) -> bool:
         return pull.fields.sys_flag & SUSPEND != 0 and not pull.command.is_oneway
 
+    def _is_leaderless(self) -> bool:
+        quorum = self._context.quorum
+        return quorum is not None and not quorum.is_following
+
     def _hold(self, pull: _Pull, offset: int) -> bool:
         config, fields = self._context.config, pull.fields
         wait_ms = config.short_polling_ms
         if config.long_polling:
-            wait_ms = max(0, min(fields.suspend_timeout_millis, SUSPEND_MS_MAX))
+            longest_ms = LEADERLESS_MS_MAX if self._is_leaderless() else SUSPEND_MS_MAX
+            wait_ms = max(0, min(fields.suspend_timeout_millis, longest_ms))
         deadline = asyncio.get_running_loop().time() + wait_ms / 1000
         queue = queue_key(fields.topic, fields.queue_id)
         at = offset
@@ -263,6 +302,7 @@ class Pulls:
             if isinstance(answer, int):
                 at = answer
                 return False
+            pull.command.held = True
             waiting.connection.answer(pull.command, answer)
             return True
 
@@ -281,8 +321,8 @@ class Pulls:
         if moved is not None:
             return self._moved(pull, moved)
         result = self._read(pull, offset)
-        if not last and group is not None:
-            if _is_at_end(result, offset):
+        if not last and group is not None and not self._is_leaderless():
+            if self._may_come(result, offset):
                 return offset
             if result.status is ReadStatus.NO_MATCHED_MESSAGE and (
                 result.next_offset >= result.max_offset

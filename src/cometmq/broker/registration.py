@@ -13,6 +13,7 @@ from cometmq.protocol.command import MalformedFields
 from cometmq.protocol.fastjson import decode_body
 from cometmq.protocol.registration import (
     BrokerFields,
+    MasterFields,
     RegisterFields,
     register_request,
     unregister_request,
@@ -101,13 +102,20 @@ class _NameServer:
             for heard in waiting:
                 if not heard.done():
                     heard.set_result(None)
-            interval_s = self._context.config.register_interval_ms / 1000
             try:
-                async with asyncio.timeout(interval_s if succeeded else min(RETRY_S, interval_s)):
+                async with asyncio.timeout(self._pause_s(succeeded=succeeded)):
                     await self.news.wait()
                     await asyncio.sleep(GATHER_S)
             except TimeoutError:
                 continue
+
+    def _pause_s(self, *, succeeded: bool) -> float:
+        """How long until the next time. A slave without its master asks often where it is."""
+        interval_s = self._context.config.register_interval_ms / 1000
+        follower = self._context.follower
+        if succeeded and (follower is None or follower.link is not None):
+            return interval_s
+        return min(RETRY_S, interval_s)
 
     async def _register(self) -> bool:
         context = self._context
@@ -117,6 +125,9 @@ class _NameServer:
             answer = await connection.request(request, context.config.register_timeout_ms / 1000)
             if answer.code != 0:
                 raise TransportError(answer.remark or f"answer {answer.code}")
+            if context.follower is not None:
+                master = answer.fields(MasterFields)
+                context.follower.tell_master(master.ha_server_addr, master.master_addr)
             if answer.body:
                 table = decode_body(answer.body, _Answer, "answer to a registration").table
                 context.topics.set_order(table)
@@ -168,7 +179,7 @@ class _NameServer:
             broker_name=config.name,
             broker_addr=str(address),
             cluster_name=config.cluster,
-            broker_id=config.broker_id,
-            ha_server_addr=f"{address.ip}:{config.ha_port or address.port + 1}",
-            enable_acting_master=False,
+            broker_id=self._context.broker_id,
+            ha_server_addr=self._context.ha_address or f"{address.ip}:{address.port + 1}",
+            enable_acting_master=config.acting_master,
         )

@@ -21,6 +21,7 @@ from cometmq.protocol.properties import (
 from cometmq.protocol.topic_config import PERM_WRITE, TopicConfig
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
+from .config import BrokerConfig
 from .context import Context
 from .inbox import WAITS, Inbox, illegal
 from .retries import Retries
@@ -75,7 +76,7 @@ class Sends:
             flag=fields.flag,
             sys_flag=_sys_flag(fields, topic),
             born_timestamp=fields.born_timestamp,
-            born_host=_born_host(connection),
+            born_host=born_host(connection),
             reconsume_times=fields.reconsume_times,
         )
         if fields.batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
@@ -151,12 +152,7 @@ class Sends:
             key = self._unique_ids.make(self._context.clock.now_ms())
             properties += _UNIQUE_KEY + b"\x01" + key.encode() + b"\x02"
         if property_value(properties, _CLUSTER) is None:
-            config = self._context.config
-            trace = "true" if config.trace_on else "false"
-            properties += (
-                f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01{trace}\x02"
-                f"CLUSTER\x01{config.cluster}\x02"
-            ).encode()
+            properties += arrival_properties(self._context.config)
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise illegal(
                 f"its properties have {len(properties)} bytes, {PROPERTIES_BYTES_MAX} are allowed"
@@ -236,19 +232,49 @@ class Sends:
         unique_id: bytes | None,
         recall: str | None,
     ) -> dict[str, str]:
-        config = self._context.config
-        fields = {
-            "msgId": offset_ids(self._store_host, placed),
-            "queueId": str(queue_id),
-            "queueOffset": str(placed[0].queue_offset),
-            "MSG_REGION": config.region,
-            "TRACE_ON": "true" if config.trace_on else "false",
-        }
-        if unique_id is not None:
-            fields["transactionId"] = unique_id.decode()
-        if recall is not None:
-            fields["recallHandle"] = recall
-        return fields
+        return answer_fields(
+            self._context.config,
+            offset_ids(self._store_host, placed),
+            str(queue_id),
+            str(placed[0].queue_offset),
+            None if unique_id is None else unique_id.decode(),
+            recall,
+        )
+
+
+def arrival_properties(config: BrokerConfig) -> bytes:
+    """What a message gets where it comes in."""
+    return (
+        f"MSG_REGION\x01{config.region}\x02TRACE_ON\x01{_flag(config.trace_on)}\x02"
+        f"CLUSTER\x01{config.cluster}\x02"
+    ).encode()
+
+
+def answer_fields(
+    config: BrokerConfig,
+    message_ids: str,
+    queue_id: str,
+    queue_offset: str,
+    unique_id: str | None = None,
+    recall: str | None = None,
+) -> dict[str, str]:
+    """What a producer is told of a message or a batch."""
+    fields = {
+        "msgId": message_ids,
+        "queueId": queue_id,
+        "queueOffset": queue_offset,
+        "MSG_REGION": config.region,
+        "TRACE_ON": _flag(config.trace_on),
+    }
+    if unique_id is not None:
+        fields["transactionId"] = unique_id
+    if recall is not None:
+        fields["recallHandle"] = recall
+    return fields
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _is_retried(message: Message) -> bool:
@@ -276,7 +302,8 @@ def _sys_flag(fields: AnyFields, topic: TopicConfig) -> int:
     return fields.sys_flag
 
 
-def _born_host(connection: Connection) -> bytes:
+def born_host(connection: Connection) -> bytes:
+    """A client's address as its records have it."""
     packed: bytes | None = connection.state.get("born_host")
     if packed is None:
         packed = connection.state["born_host"] = pack_host(*connection.peer)

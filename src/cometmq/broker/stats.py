@@ -1,14 +1,18 @@
 """How much goes through a broker: totals, and rates over the last minute, hour and day.
 
 The hot ways add to plain integers; once in ten seconds the totals are copied beside the time. Rates
-come from two such copies, so nothing is paid per message but an addition.
+come from two such copies, so nothing is paid per message but an addition. What Prometheus reads is
+made of the same integers when it asks.
 """
 
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 
 import msgspec
+
+from cometmq.histogram import Histogram
 
 SAMPLE_INTERVAL_MS = 10_000
 _MINUTE_SAMPLES = 7
@@ -25,6 +29,12 @@ GROUP_GET_SIZE = "GROUP_GET_SIZE"
 SEND_BACK_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
+# And ours.
+COMMITTED_NUMS = "TRANSACTION_COMMIT_NUMS"
+ROLLED_BACK_NUMS = "TRANSACTION_ROLLBACK_NUMS"
+
+MESSAGE_BYTES = (1024, 4 * 1024, 512 * 1024, 1024**2, 2 * 1024**2, 4 * 1024**2)
+"""Ranges of RocketMQ's rocketmq_message_size."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -96,6 +106,27 @@ class Mornings:
             self._day = day
 
 
+class TopicTraffic:
+    """What goes into one topic: looked up once a request, added to in place."""
+
+    __slots__ = ("put", "put_bytes", "sizes")
+
+    def __init__(self, put: Meter, put_bytes: Meter) -> None:
+        self.put = put
+        self.put_bytes = put_bytes
+        self.sizes = [0] * (len(MESSAGE_BYTES) + 1)
+        """How many messages are in each range of MESSAGE_BYTES, and above."""
+
+    def add(self, count: int, size: int) -> None:
+        self.put.total += count
+        self.put_bytes.total += size
+        # As in RocketMQ: those of a batch count with their average.
+        self.sizes[bisect_left(MESSAGE_BYTES, size // count)] += count
+
+    def size_histogram(self) -> Histogram:
+        return Histogram(MESSAGE_BYTES, self.sizes, self.put_bytes.total)
+
+
 class Stats:
     def __init__(self, now_ms: int) -> None:
         self.put = Meter()
@@ -109,9 +140,11 @@ class Stats:
             (BROKER_PUT_NUMS, ""): self.put,
             (BROKER_GET_NUMS, ""): self.got,
         }
+        self.topics: dict[str, TopicTraffic] = {}
         self.put_mornings = Mornings()
         self.got_mornings = Mornings()
         self._overflow = Meter()
+        self._overflow_topic = TopicTraffic(self._overflow, Meter())
         self._samples = 0
         self.sample(now_ms)
 
@@ -124,6 +157,23 @@ class Stats:
             found = self._named[name, key] = Meter()
         return found
 
+    def topic(self, name: str) -> TopicTraffic:
+        """What went into a topic so far, to be added to."""
+        found = self.topics.get(name)
+        if found is None:
+            if len(self._named) >= METERS_MAX:
+                return self._overflow_topic
+            found = self.topics[name] = TopicTraffic(
+                self.meter(TOPIC_PUT_NUMS, name), self.meter(TOPIC_PUT_SIZE, name)
+            )
+        return found
+
+    def totals(self, name: str) -> Iterator[tuple[str, int]]:
+        """Key and total of every figure with a name."""
+        for (known, key), meter in self._named.items():
+            if known == name:
+                yield key, meter.total
+
     def find(self, name: str, key: str) -> Meter | None:
         return self._named.get((name, key))
 
@@ -131,6 +181,7 @@ class Stats:
         """Drop the figures of a topic or group that is gone."""
         for pair in [p for p in self._named if key in p[1].split("@")]:
             del self._named[pair]
+        self.topics.pop(key, None)
 
     def sample(self, now_ms: int) -> None:
         for meter in self._all():

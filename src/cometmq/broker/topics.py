@@ -1,14 +1,14 @@
 """The topics of a broker: who may use them, and how many queues they have."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from cometmq.clock import Clock
 from cometmq.protocol import names
 from cometmq.protocol.data_version import DataVersion
-from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
+from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_PREFIX, check_topic
 from cometmq.protocol.topic_config import (
     PERM_INHERIT,
     PERM_READ,
@@ -34,13 +34,12 @@ CHECK_EXCEEDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 BENCHMARK_TOPIC = "BenchmarkTest"
-SYSTEM_PREFIX = "rmq_sys_"
 READ_WRITE = PERM_READ | PERM_WRITE
 
 NOT_FOR_CLIENTS = frozenset(
     (
         SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, HALF_DONE_TOPIC, CHECK_EXCEEDED_TOPIC,
-        SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC,
+        SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC, names.RAFT_TABLES_TOPIC,
     )
 )  # fmt: skip
 """Topics that only the broker itself writes to."""
@@ -53,6 +52,8 @@ class Topics(Persistent):
         super().__init__(file)
         self.on_change: Callable[[], None] = lambda: None
         """Called when NameServers should hear of a topic."""
+        self.news: set[str] | None = None
+        """Topics that changed, where somebody collects them."""
         self.version = DataVersion(0, clock.now_ms(), 0)
         self._config = config
         self._clock = clock
@@ -94,6 +95,43 @@ class Topics(Persistent):
         for name, count in found.items():
             log.warning("topic %s is in the store but not in topics.json: %d queues", name, count)
             self._put(TopicConfig(name, count, count))
+
+    def copy(self, told: TopicConfigs) -> list[str]:
+        """Take over a master's topics and their version; those that it does not have any more."""
+        system = {name: self._table[name] for name in self.system if name in self._table}
+        table = {**system, **told.topic_config_table}
+        if self.version == told.data_version and self._table == table:
+            return []
+        gone = [name for name in self._table if name not in table]
+        self._table, self.version = table, told.data_version
+        self.touch()
+        self.save()
+        self.on_change()
+        return gone
+
+    def take(self, changes: Mapping[str, TopicConfig | None], version: DataVersion) -> None:
+        """Take over what changed at the leader of a group; None: it is deleted."""
+        for name, topic in changes.items():
+            if topic is None:
+                self._table.pop(name, None)
+            else:
+                self._table[name] = topic
+        self.version = version
+        self.touch()
+        self.on_change()
+
+    def take_news(self) -> set[str]:
+        news, self.news = self.news or set(), set()
+        return news
+
+    def bring_back(self, news: set[str]) -> None:
+        """They could not be told yet."""
+        self.news = news | (self.news or set())
+
+    def begin_epoch(self, epoch: int) -> None:
+        """NameServers believe the broker of the newest epoch, whoever speaks last."""
+        self.version = DataVersion(epoch, self._clock.now_ms(), self.version.counter + 1)
+        self.touch()
 
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
@@ -163,7 +201,7 @@ class Topics(Persistent):
     def delete(self, name: str) -> bool:
         if self._table.pop(name, None) is None:
             return False
-        self._changed_table()
+        self._changed_table(name)
         self.save()
         return True
 
@@ -176,9 +214,11 @@ class Topics(Persistent):
 
     def _put(self, topic: TopicConfig) -> None:
         self._table[topic.topic_name] = topic
-        self._changed_table()
+        self._changed_table(topic.topic_name)
 
-    def _changed_table(self) -> None:
+    def _changed_table(self, name: str = "") -> None:
+        if name and self.news is not None:
+            self.news.add(name)
         self.version = self.version.next(self._clock.now_ms())
         self.touch()
         self.on_change()
@@ -219,4 +259,6 @@ def _system_topics(config: BrokerConfig, delay_levels: int) -> list[TopicConfig]
         topics.append(TopicConfig(config.trace_topic_name, 1, 1))
     if config.timers:
         topics.append(TopicConfig(TIMER_TOPIC, 1, 1))
+    if config.raft:
+        topics.append(TopicConfig(names.RAFT_TABLES_TOPIC, 1, 1))
     return topics

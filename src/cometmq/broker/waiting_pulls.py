@@ -52,6 +52,10 @@ class WaitingPulls:
             if queue in self._queues:
                 self._retry(queue, last=False)
 
+    def ask_again(self) -> None:
+        """Something changed that concerns all who wait."""
+        self.arrived(list(self._queues))
+
     def release(self, queue: bytes) -> None:
         """Answer all who wait on a queue, whatever there is."""
         if queue in self._queues:

@@ -55,6 +55,7 @@ from cometmq.client.shared_loop import Home
 from cometmq.clock import Clock
 from cometmq.protocol.group_config import GroupConfig
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.raft_group import GroupStatus
 from cometmq.protocol.routes import ClusterInfo, TopicRoute
 from cometmq.protocol.subscription import ALL, SubscriptionData
 from cometmq.protocol.topic_config import TopicConfig
@@ -156,6 +157,26 @@ class Brokers:
     def delete_expired_log(self, *, cluster: str = "", brokers: Collection[str] = ()) -> None:
         """Delete files of the CommitLog that are over their time, now instead of at their hour."""
         return self._home.call(self._inner.delete_expired_log(cluster=cluster, brokers=brokers))
+
+    def raft_status(self, broker: str) -> GroupStatus:
+        """A Raft group as one of its members sees it: the leader, for a broker's name; or the one
+        at an address.
+        """
+        return self._home.call(self._inner.raft_status(broker))
+
+    def transfer(self, broker: str, to: str = "") -> GroupStatus:
+        """Let another member of a broker's Raft group lead: `n1`, or whoever has most of the log.
+        The group when it is led again, also where that is another member than was wished.
+        """
+        return self._home.call(self._inner.transfer(broker, to))
+
+    def add_member(self, broker: str, member: str) -> GroupStatus:
+        """Let a broker join a Raft group: `n3-host:port`, which runs with `raft.join=true`."""
+        return self._home.call(self._inner.add_member(broker, member))
+
+    def remove_member(self, broker: str, member: str) -> GroupStatus:
+        """Let a member leave its Raft group; its id is not to be used again."""
+        return self._home.call(self._inner.remove_member(broker, member))
 
 
 class Groups:
@@ -310,6 +331,14 @@ class Messages:
         them, all that are there now.
         """
         return self._home.iterate(self._inner.read(queue, start=start, stop=stop, tags=tags))
+
+    def follow(
+        self, queue: MessageQueue, *, start: int, tags: str = ALL
+    ) -> Generator[ReceivedMessage, None, None]:
+        """The messages of a queue from offset `start` on, as they come, without end. Raises when
+        the broker is away; who wants to go on follows from the next offset.
+        """
+        return self._home.iterate(self._inner.follow(queue, start=start, tags=tags))
 
     def read_topic(
         self, topic: str, *, begin: Moment | None = None, end: Moment | None = None, tags: str = ALL

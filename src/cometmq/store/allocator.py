@@ -43,6 +43,14 @@ class Allocator:
                 segment = None
             return segment or self._make(base)
 
+    def drop(self) -> None:
+        """Remove what was prepared: the log goes on elsewhere."""
+        with self._lock:
+            self._wanted = None
+            if self._ready is not None:
+                self._ready.delete()
+                self._ready = None
+
     def stop(self) -> None:
         """End the thread. A prepared but unused file is removed: it would only confuse a reader
         of the directory."""
@@ -50,10 +58,7 @@ class Allocator:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-        with self._lock:
-            if self._ready is not None:
-                self._ready.delete()
-                self._ready = None
+        self.drop()
 
     def _run(self) -> None:
         while True:

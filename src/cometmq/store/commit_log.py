@@ -7,14 +7,15 @@ and goes to the next file. `end` is the offset where the next record goes.
 import struct
 from collections.abc import Sequence
 
-from cometmq.protocol.hot import append_records
+from cometmq.protocol.express import Rules, Taken
+from cometmq.protocol.hot import append_records, append_sends
 from cometmq.protocol.layout import BLANK_MAGIC, FIXED_BYTES_MIN
 from cometmq.protocol.message import Appended, Message
 
 from .allocator import Allocator
 from .config import StoreConfig
 from .disk import Disk, is_disk_full
-from .errors import DiskFull, MessageTooLarge, StoreFailed
+from .errors import DiskFull, MessageTooLarge, StoreFailed, StoreMismatch
 from .segment import Segment
 from .segments import SegmentChain
 
@@ -24,6 +25,7 @@ _BLANK = struct.Struct(">iI")
 class CommitLog:
     def __init__(self, config: StoreConfig, disk: Disk, store_host: bytes) -> None:
         self._config = config
+        self._disk = disk
         self._store_host = store_host
         self._sealed = config.seal_records
         self.segments = SegmentChain(config.commit_log_dir, config.commit_log_file_bytes, disk)
@@ -39,9 +41,16 @@ class CommitLog:
     def start(self, end: int) -> None:
         """Begin to append at `end`, which recovery has found."""
         self._allocator.start()
+        self._go_to(end)
+        if self._config.warm_up and not len(self.segments):
+            # Otherwise the first message would wait until a whole file is warm.
+            self._allocator.prepare(end)
+
+    def _go_to(self, end: int) -> None:
         segment = self.segments.find(end)
+        self._unreserved = None
         if segment is None:
-            self._base = end
+            self._base, self._position, self._limit = end, 0, 0
         else:
             # No room until the rest of the file has its blocks: see make_room.
             self._unreserved = segment
@@ -90,6 +99,56 @@ class CommitLog:
             if len(placed) > before:
                 self._position = placed[-1].end - self._base
 
+    def append_sends(
+        self,
+        data: bytes,
+        rules: Rules,
+        born_host: bytes,
+        requests_max: int,
+        next_offsets: dict[tuple[str, int], int],
+        store_timestamp: int,
+    ) -> Taken:
+        """Write the sends that `data` begins with at `end`, in this file, as far as they go in
+        as they are."""
+        taken = append_sends(
+            self._view, self._position, self._limit, self._base, next_offsets, store_timestamp,
+            self._store_host, self._sealed, data, rules, born_host, requests_max,
+        )  # fmt: skip
+        self._position = taken.position
+        return taken
+
+    def begin_at(self, offset: int) -> None:
+        """Let a log that has nothing yet begin elsewhere: at the start of a file."""
+        assert not len(self.segments)
+        if offset % self._config.commit_log_file_bytes:
+            raise StoreMismatch(
+                f"a CommitLog cannot begin at {offset}: its files have "
+                f"{self._config.commit_log_file_bytes} bytes here (mappedFileSizeCommitLog)"
+            )
+        self._base, self._position, self._limit = offset, 0, 0
+
+    def cut(self, end: int) -> None:
+        """Give up everything from `end` on, durably: it does not come back after a crash."""
+        self._allocator.drop()
+        self.segments.remove_from(end)
+        if self.segments.directory.is_dir():
+            self._disk.sync_directory(self.segments.directory)
+        segment = self.segments.find(end)
+        if segment is not None:
+            segment.cut(end - segment.base)
+        self._go_to(end)
+
+    def append_raw(self, data: memoryview) -> None:
+        """Write bytes of another log at `end`, across files. On a full disk what fitted stays."""
+        at = 0
+        while at < len(data):
+            if self._unreserved is not None or self._position == self._limit:
+                self._make_room()
+            size = min(len(data) - at, self._limit - self._position)
+            self._view[self._position : self._position + size] = data[at : at + size]
+            self._position += size
+            at += size
+
     def make_room(self, message: Message) -> None:
         """Go on in the next file, because this one has no room for a message."""
         fresh = self._limit and self._position == 0 and self._unreserved is None
@@ -98,6 +157,9 @@ class CommitLog:
                 f"a message with a body of {len(message.body)} bytes does not fit into a"
                 f" CommitLog file of {self._config.commit_log_file_bytes}"
             )
+        self._make_room()
+
+    def _make_room(self) -> None:
         try:
             if self._unreserved is not None:
                 self._unreserved.reserve(self._unreserved.size, self._unreserved.size)

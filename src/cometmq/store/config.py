@@ -20,14 +20,23 @@ class FlushMode(enum.Enum):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoreConfig:
     root: Path = setting("storePathRootDir", dataclasses.MISSING, "directory of the store")
-    commit_log_file_bytes: int = setting("mappedFileSizeCommitLog", GIB, "size of a CommitLog file")
+    commit_log_file_bytes: int = setting(
+        "mappedFileSizeCommitLog", GIB, "size of a CommitLog file", unit="bytes"
+    )
     consume_queue_file_bytes: int = setting(
-        "mappedFileSizeConsumeQueue", 300_000 * 20, "size of a ConsumeQueue file: entries times 20"
+        "mappedFileSizeConsumeQueue",
+        300_000 * 20,
+        "size of a ConsumeQueue file: entries times 20",
+        unit="bytes",
     )
     index_enabled: bool = setting("messageIndexEnable", True, "keep an index by key")
-    index_slots: int = setting("maxHashSlotNum", 5_000_000, "hash slots of an index file")
-    index_items: int = setting("maxIndexNum", 20_000_000, "items of an index file")
-    message_bytes_max: int = setting("maxMessageSize", 4 * MIB, "largest body", live=True)
+    index_slots: int = setting(
+        "maxHashSlotNum", 5_000_000, "hash slots of an index file", unit="slots"
+    )
+    index_items: int = setting("maxIndexNum", 20_000_000, "items of an index file", unit="items")
+    message_bytes_max: int = setting(
+        "maxMessageSize", 4 * MIB, "largest body", unit="bytes", live=True
+    )
     seal_records: bool = setting(
         "enabledAppendPropCRC", True, "give every record a checksum of the whole of it"
     )
@@ -41,7 +50,7 @@ class StoreConfig:
         "SYNC_FLUSH acknowledges after the disk has it, ASYNC_FLUSH before",
     )
     flush_interval_ms: int = setting(
-        "flushIntervalCommitLog", 500, "time between two syncs of the log"
+        "flushIntervalCommitLog", 500, "time between two syncs of the log", unit="ms"
     )
     flush_timed: bool = setting(
         "flushCommitLogTimed",
@@ -49,10 +58,10 @@ class StoreConfig:
         "sync at that interval rather than whenever something was written",
     )
     sync_flush_timeout_ms: int = setting(
-        "syncFlushTimeout", 5000, "how long a send waits for the disk"
+        "syncFlushTimeout", 5000, "how long a send waits for the disk", unit="ms"
     )
     queue_flush_interval_ms: int = setting(
-        "flushIntervalConsumeQueue", 1000, "time between two syncs of queues and index"
+        "flushIntervalConsumeQueue", 1000, "time between two syncs of queues and index", unit="ms"
     )
 
     warm_up: bool = setting(
@@ -66,23 +75,32 @@ class StoreConfig:
         live=True,
     )
     reserved_hours: int = setting(
-        "fileReservedTime", 72, "how many hours a CommitLog file is kept", live=True
+        "fileReservedTime", 72, "how many hours a CommitLog file is kept", unit="hours", live=True
     )
     clean_interval_ms: int = setting(
-        "cleanResourceInterval", 10_000, "time between two looks for files to delete"
+        "cleanResourceInterval", 10_000, "time between two looks for files to delete", unit="ms"
     )
-    delete_batch_max: int = setting("deleteFileBatchMax", 10, "files deleted at once")
+    delete_batch_max: int = setting("deleteFileBatchMax", 10, "files deleted at once", unit="files")
     disk_expire_percent: int = setting(
-        "diskMaxUsedSpaceRatio", 75, "disk use from which expired files go at any hour", live=True
+        "diskMaxUsedSpaceRatio",
+        75,
+        "disk use from which expired files go at any hour",
+        unit="%",
+        live=True,
     )
     disk_force_percent: int = setting(
         "diskSpaceCleanForciblyRatio",
         85,
         "disk use from which files go before they expire",
+        unit="%",
         live=True,
     )
     disk_full_percent: int = setting(
-        "diskSpaceWarningLevelRatio", 90, "disk use from which messages are refused", live=True
+        "diskSpaceWarningLevelRatio",
+        90,
+        "disk use from which messages are refused",
+        unit="%",
+        live=True,
     )
 
     def __post_init__(self) -> None:

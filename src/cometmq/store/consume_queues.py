@@ -67,6 +67,11 @@ class ConsumeQueues:
     def physical_end(self) -> int:
         return max((queue.physical_end() for queue in self._queues.values()), default=0)
 
+    def last_of_topic(self, topic: str) -> int:
+        """Where the last record of a topic begins; -1 when it has none."""
+        queues = (queue for key, queue in self if split_queue_key(key)[0] == topic)
+        return max((queue.last_physical_offset() for queue in queues), default=-1)
+
     def delete_topic(self, topic: str) -> int:
         """Remove a topic's queues; how many there were."""
         doomed = [key for key in self._queues if split_queue_key(key)[0] == topic]
@@ -75,6 +80,11 @@ class ConsumeQueues:
             queue.delete()
         shutil.rmtree(self._config.consume_queue_dir / check_topic(topic), ignore_errors=True)
         return len(doomed)
+
+    def delete_all(self) -> None:
+        """Forget all queues, because their log is gone."""
+        self.close()
+        shutil.rmtree(self._config.consume_queue_dir, ignore_errors=True)
 
     def close(self) -> None:
         for queue in self._queues.values():

@@ -8,7 +8,7 @@ first the next time.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -66,7 +66,13 @@ class Dispatcher:
 
     def start(self, queues_at: int, index_at: int, timestamp: int) -> None:
         """Go on from where queues and index are, the last record before having this time."""
+        self._runs, self._runs_at, self._keys, self._keys_at = [], 0, b"", 0
         self._queues_at, self._index_at, self._timestamp = queues_at, index_at, timestamp
+
+    @property
+    def timestamp(self) -> int:
+        """Store time of the last record that was dispatched."""
+        return self._timestamp
 
     def progress(self) -> Progress:
         """Where dispatch is, for a thread that keeps house; never in the middle of a piece."""
@@ -82,12 +88,18 @@ class Dispatcher:
         `on_piece` is told how far it has got, for those who show progress.
         """
         with self._working:
+            touched = self._dispatch_fresh(end)
+            if touched is not None:
+                return touched
             touched = [run.queue for run in self._runs[self._runs_at :]]
             self._apply()
             while (start := min(self._queues_at, self._index_at)) < end:
                 behind = max(self._queues_at, self._index_at)
                 stop = min(behind, end) if behind > start else end
-                for part in self._parts(start, stop):
+                verify = start < self.trusted_from
+                for part in walk(
+                    self._segments, start, stop, self._delays_ms, collect=True, verify=verify
+                ):
                     if isinstance(part, Damaged):
                         self.report(part, stop)
                     else:
@@ -98,19 +110,28 @@ class Dispatcher:
                 self._move_to(start, stop)
         return touched
 
-    def _parts(self, start: int, stop: int) -> Iterable[Piece | Damaged]:
-        verify = start < self.trusted_from
+    def _dispatch_fresh(self, end: int) -> list[bytes] | None:
+        """The daily case without the walk's ado: a few records that were just appended, and
+        nothing left over. None if it is another one."""
+        start = self._queues_at
+        is_even = start == self._index_at and start >= self.trusted_from
+        if not is_even or start >= end or self._has_left_over:
+            return None
         segment = self._segments.find(start)
-        small = stop - start <= PIECE_BYTES_MAX
-        if segment is not None and small and not verify and stop <= segment.end:
-            # The daily case, without the walk's ado: a few records that were just appended.
-            base = segment.base
-            scan = scan_records(
-                segment.view, start - base, stop - base, base, self._delays_ms, True, False
-            )
-            if base + scan.position == stop:
-                return (Piece(start, stop, scan),)
-        return walk(self._segments, start, stop, self._delays_ms, collect=True, verify=verify)
+        if segment is None or end > segment.end or end - start > PIECE_BYTES_MAX:
+            return None
+        base = segment.base
+        scan = scan_records(
+            segment.view, start - base, end - base, base, self._delays_ms, True, False
+        )
+        if base + scan.position != end:
+            return None
+        self._take(Piece(start, end, scan))
+        return [run.queue for run in scan.runs]
+
+    @property
+    def _has_left_over(self) -> bool:
+        return self._runs_at < len(self._runs) or self._keys_at < len(self._keys)
 
     def report(self, part: Damaged, end: int) -> None:
         """Say once what is damaged and will never be served."""

@@ -41,5 +41,21 @@ class WaitTimeout(StoreError):
     """A watermark did not reach the wanted offset in time."""
 
 
+class ReplicaTimeout(WaitTimeout):
+    """Not enough other brokers had a message in time. It is in the log here."""
+
+
+class NotConfirmed(WaitTimeout):
+    """No majority had a message in time. It may still come to be confirmed, or go."""
+
+
+class LeadershipLost(StoreError):
+    """Another member of the group leads, or none: what waited may be confirmed there, or go."""
+
+
+class ReplicasMissing(StoreError):
+    """There are not enough other brokers that could have a message. It is in the log here."""
+
+
 class WaitersFull(StoreError):
     """Too many callers wait on one watermark already."""

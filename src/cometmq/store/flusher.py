@@ -61,6 +61,10 @@ class Flusher:
         self.request()
         self._thread.join()
 
+    def held(self) -> threading.Lock:
+        """Held by whoever cuts the log, so that no sync counts what is cut."""
+        return self._flushing
+
     def flush(self) -> None:
         """Make everything appended so far durable, in this thread."""
         with self._flushing:

@@ -13,6 +13,7 @@ from cometmq.protocol.layout import (
     INDEX_HEADER_BYTES,
     INDEX_ITEM,
     INDEX_ITEM_BYTES,
+    KEY_BYTES,
 )
 
 from .disk import Disk
@@ -36,6 +37,8 @@ class IndexFile:
         self._slots = slots
         self._items = items
         self._items_at = INDEX_HEADER_BYTES + slots * 4
+        self.count = self._told_count()
+        """Items in the file."""
 
     @staticmethod
     def size(slots: int, items: int) -> int:
@@ -68,11 +71,6 @@ class IndexFile:
         return IndexHeader(*INDEX_HEADER.unpack_from(self._segment.view))
 
     @property
-    def count(self) -> int:
-        """Items in the file; read often, so without decoding the whole header."""
-        return max(int.from_bytes(self._segment.view[36:40], "big"), 1) - 1
-
-    @property
     def full(self) -> bool:
         return self.count + 1 >= self._items
 
@@ -83,7 +81,9 @@ class IndexFile:
         self._segment.reserve(next_item_at + INDEX_ITEM_BYTES, RESERVE_STEP_BYTES)
         room = (self._segment.reserved - self._items_at) // INDEX_ITEM_BYTES
         limit = min(self._items, room)
-        return index_insert(self._segment.view, self._slots, limit, keys, at)
+        end = index_insert(self._segment.view, self._slots, limit, keys, at)
+        self.count += (end - at) // KEY_BYTES
+        return end
 
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
         return index_lookup(self._segment.view, self._slots, key_hash, begin_ms, end_ms, count_max)
@@ -127,3 +127,7 @@ class IndexFile:
 
     def _write(self, header: IndexHeader) -> None:
         INDEX_HEADER.pack_into(self._segment.view, 0, *msgspec.structs.astuple(header))
+        self.count = self._told_count()
+
+    def _told_count(self) -> int:
+        return max(self.header.next_item, 1) - 1

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from cometmq.clock import Clock
 
 from . import retention
@@ -39,7 +41,9 @@ class Keeper:
         checkpoint: Checkpoint,
         on_failure: Callable[[StoreFailed], None],
         gate: Gate,
+        confirmed: Watermark | None,
     ) -> None:
+        """`confirmed` is noted, too, where it is not the same as the log's end."""
         self._config = config
         self._disk = disk
         self._clock = clock
@@ -52,6 +56,7 @@ class Keeper:
         self._checkpoint = checkpoint
         self._on_failure = on_failure
         self._gate = gate
+        self._confirmed = confirmed
         self._working = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cometmq-keep", daemon=True)
@@ -79,6 +84,9 @@ class Keeper:
         with self._working:
             progress = self._dispatcher.progress()
             log_timestamp, log_durable = self._last_timestamp(), self._flushed.value
+            confirmed = self._checkpoint.confirmed
+            if self._confirmed is not None:
+                confirmed = min(self._confirmed.value, log_durable)
             self._queues.sync()
             if self._index is not None:
                 self._index.sync()
@@ -88,7 +96,7 @@ class Keeper:
                 queue_timestamp=max(old.queue_timestamp, progress.timestamp),
                 index_timestamp=max(old.index_timestamp, progress.timestamp),
                 master_flushed=old.master_flushed,
-                confirmed=old.confirmed,
+                confirmed=confirmed,
                 # The last record begins somewhere before its end; all that RocketMQ does with this
                 # number is to compare it with the starts of records.
                 last_queued=max(progress.queues_offset - 1, 0),
@@ -101,9 +109,29 @@ class Keeper:
                     newest_index_items=progress.newest_index_items,
                 ),
             )
-            if checkpoint != old:
-                write_checkpoint(self.checkpoint_path, checkpoint, self._disk)
-                self._checkpoint = checkpoint
+            self._write(checkpoint)
+
+    def held(self) -> threading.Lock:
+        """Held by whoever cuts the log, so that nothing is noted of what is cut."""
+        return self._working
+
+    def lower(self, log_end: int) -> None:
+        """Note that the log is to end at `log_end`, before it does: what is missing then was not
+        lost. Call it while holding `held`."""
+        marks = self._checkpoint.marks
+        if marks is not None and marks.log > log_end:
+            lowered = msgspec.structs.replace(marks, log=log_end)
+            self._write(msgspec.structs.replace(self._checkpoint, marks=lowered))
+
+    def forget(self) -> None:
+        """Note that there is nothing, before everything is deleted. Also under `held`."""
+        nothing = Marks(log=0, queues=0, index=0, queue_entries=0, newest_index_items=0)
+        self._write(Checkpoint(marks=nothing))
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        if checkpoint != self._checkpoint:
+            write_checkpoint(self.checkpoint_path, checkpoint, self._disk)
+            self._checkpoint = checkpoint
 
     def save_if_space(self) -> None:
         """Save; on a full disk it can wait, since the next recovery only has more to do then.
@@ -125,7 +153,9 @@ class Keeper:
         with self._working:
             if not self._gate.is_ready:
                 return 0
-            segments = tuple(self._log.segments)[:-1]
+            # What is not dispatched nobody has seen yet, and a group may not have confirmed it.
+            dispatched = self._dispatcher.progress().queues_offset
+            segments = [s for s in tuple(self._log.segments)[:-1] if s.end <= dispatched]
             now_ms = self._clock.now_ms()
             verdict = retention.decide(
                 self._config,

@@ -45,10 +45,12 @@ class KeyIndex:
         if not self._files or self._files[-1].full:
             self._add_file(KEY.unpack_from(keys, at)[2])
         last = self._files[-1]
-        with self._changing:
-            if last not in self._unsynced:
+        end = last.insert(keys, at)
+        # Behind the insert: whoever takes the list meanwhile syncs what was inserted.
+        if last not in self._unsynced:
+            with self._changing:
                 self._unsynced.append(last)
-        return last.insert(keys, at)
+        return end
 
     def _add_file(self, timestamp_ms: int) -> None:
         self._disk.make_directory(self._config.index_dir)

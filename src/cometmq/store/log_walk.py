@@ -65,14 +65,14 @@ def walk(
             at = segment.end
         elif scan.stop is Stop.DAMAGED and not scan.records:
             # Behind whole records it may be no damage but the piece's end: look again from here.
-            resume = _next_record(segments, segment, at, end)
+            resume = next_record(segments, segment, at, end)
             yield Damaged(at, resume, scan.damage)
             if resume is None:
                 return
             at = resume
 
 
-def _next_record(segments: SegmentChain, segment: Segment, at: int, end: int) -> int | None:
+def next_record(segments: SegmentChain, segment: Segment, at: int, end: int) -> int | None:
     """The first whole record behind `at`."""
     found = _find_in(segment, at + 1 - segment.base, end)
     while found is None:

@@ -12,7 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from cometmq.clock import Clock, SystemClock
+from cometmq.ports import BROKER_PORT
 from cometmq.protocol.errors import IllegalMessage
+from cometmq.protocol.express import Rules, Taken
 from cometmq.protocol.host import Host, pack_host
 from cometmq.protocol.hot import check_record
 from cometmq.protocol.message import Appended, Message, StoredMessage
@@ -27,9 +29,13 @@ from .consume_queues import ConsumeQueues
 from .disk import Disk
 from .dispatcher import Dispatcher
 from .errors import (
+    AppendRefused,
     DiskFull,
     MessageTooLarge,
+    NotConfirmed,
+    ReplicaTimeout,
     StoreClosed,
+    StoreError,
     StoreFailed,
     StoreMismatch,
     TooManyQueues,
@@ -40,12 +46,13 @@ from .keeper import Keeper
 from .key_index import KeyIndex
 from .presence import Presence
 from .queue_reader import QueueReader
+from .raw_tail import whole_end, whole_records
 from .reading import Boundary, ReadResult
 from .recovery import Recovery, RecoveryReport
 from .watermark import Watermark
 
 log = logging.getLogger(__name__)
-DEFAULT_HOST = Host("127.0.0.1", 10911)
+DEFAULT_HOST = Host("127.0.0.1", BROKER_PORT)
 SPACE_RETRY_MS = 1000
 """How often a refused append looks whether there is space again."""
 
@@ -74,8 +81,8 @@ class MessageStore:
         self._gate = gate or OpenGate()
         self.appended = Watermark("appended")
         self.flushed = Watermark("flushed")
-        self.replicated = Watermark("replicated")
-        self.confirmed = Watermark("confirmed")
+        self.replicated = Watermark("replicated", late=ReplicaTimeout)
+        self.confirmed = Watermark("confirmed", late=NotConfirmed)
         self.dispatched = Watermark("dispatched")
         self.commit_log = CommitLog(config, self._disk, pack_host(*host))
         self.queues = ConsumeQueues(config, self._disk)
@@ -119,12 +126,12 @@ class MessageStore:
         checkpoint = read_checkpoint(self.config.root / "checkpoint")
         report = Recovery(
             self.config, self.commit_log, self.queues, self.index, self._dispatcher,
-            checkpoint, clean=clean,
+            checkpoint, clean=clean, confirms=self._confirm_appended,
         ).run()  # fmt: skip
         progress = self._dispatcher.progress()
         self._last_timestamp = progress.timestamp
-        for mark in (self.appended, self.confirmed):
-            mark.reset(report.log_end)
+        self.appended.reset(report.log_end)
+        self.confirmed.reset(report.confirmed)
         self.dispatched.reset(min(progress.queues_offset, progress.index_offset))
         # What recovery found in the page cache may still be lost with the power: sync it once.
         self.flushed.reset(report.log_start if not clean else report.log_end)
@@ -132,6 +139,7 @@ class MessageStore:
             self.config, self._disk, self._clock, self.commit_log, self.queues, self.index,
             self._dispatcher, self.flushed, lambda: self._last_timestamp, checkpoint,
             self._sync_failed, self._gate,
+            None if self._confirm_appended else self.confirmed,
         )  # fmt: skip
         self._flusher.flush()
         self._keeper.save_if_space()
@@ -198,11 +206,10 @@ class MessageStore:
 
     def append_all(self, messages: Sequence[Message]) -> list[Appended]:
         """Put messages at the end of the log. On a refusal in the middle those before it stay."""
-        if not self._opened or self._failure or self._no_space or self._keeper.disk_full:
+        if self._may_refuse:
             self._refuse_if_must()
         placed: list[Appended] = []
-        # Never backwards: searches by time bisect over store times.
-        self._last_timestamp = timestamp = max(self._clock.now_ms(), self._last_timestamp)
+        timestamp = self._next_timestamp()
         number, count = 0, len(messages)
         append = self.commit_log.append
         try:
@@ -212,11 +219,36 @@ class MessageStore:
                     break
                 self._prepare(messages[number])
         finally:
-            end = self.commit_log.end
-            self.appended.advance(end)
-            if self._confirm_appended:
-                self.confirmed.advance(end)
+            self._advance_appended()
         return placed
+
+    def append_sends(
+        self, data: bytes, rules: Rules, born_host: bytes, requests_max: int
+    ) -> Taken | None:
+        """Put the sends that some bytes begin with at the end of the log, as long as there is
+        nothing unusual about them; None when everything has to be looked at closely."""
+        if self._may_refuse:
+            return None
+        taken = self.commit_log.append_sends(
+            data, rules, born_host, requests_max, self._next_offsets, self._next_timestamp()
+        )
+        self._advance_appended()
+        return taken
+
+    @property
+    def _may_refuse(self) -> bool:
+        return bool(not self._opened or self._failure or self._no_space or self._keeper.disk_full)
+
+    def _next_timestamp(self) -> int:
+        # Never backwards: searches by time bisect over store times.
+        self._last_timestamp = max(self._clock.now_ms(), self._last_timestamp)
+        return self._last_timestamp
+
+    def _advance_appended(self) -> None:
+        end = self.commit_log.end
+        self.appended.advance(end)
+        if self._confirm_appended:
+            self.confirmed.advance(end)
 
     def _prepare(self, message: Message) -> None:
         """See to what keeps a message from going in: its size, its queue, or the room for it."""
@@ -243,6 +275,81 @@ class MessageStore:
             self._no_space = full
             raise
 
+    def append_raw(self, offset: int, data: memoryview) -> None:
+        """Put bytes of another broker's log where they lie there, which must be the end of this
+        one; a log without anything begins where they do. They may end anywhere: whole records are
+        confirmed. Raises AppendRefused, and StoreMismatch for bytes that cannot be ours."""
+        self._require_usable()
+        if self._no_space is not None:
+            self._look_for_space(self._no_space)
+        if not len(self.commit_log.segments) and self.commit_log.end == 0 < offset:
+            self._begin_at(offset)
+        if offset != self.commit_log.end:
+            raise StoreMismatch(f"bytes at {offset}, but the log ends at {self.commit_log.end}")
+        try:
+            self.commit_log.append_raw(data)
+        except DiskFull as full:
+            self._no_space = full
+            raise
+        finally:
+            end = self.commit_log.end
+            self.appended.advance(end)
+            # Not encoded here: every record's checksum is looked at before it is dispatched.
+            self._dispatcher.trusted_from = end
+        if self._confirm_appended:
+            self.confirm(whole_end(self.commit_log.segments, self.confirmed.value, end))
+
+    def _begin_at(self, offset: int) -> None:
+        self.commit_log.begin_at(offset)
+        self._dispatcher.start(offset, offset, 0)
+        for mark in (self.appended, self.flushed, self.confirmed, self.dispatched):
+            mark.advance(offset)
+
+    def raw(self, start: int, end: int, bytes_max: int) -> bytes:
+        """Whole records as they lie in the log, for another broker: see whole_records."""
+        return whole_records(self.commit_log.segments, start, end, bytes_max)
+
+    def cut(self, end: int) -> None:
+        """Give up the log from `end` on, durably. Nothing of it was confirmed."""
+        if end < self.confirmed.value:
+            raise StoreMismatch(f"the log is confirmed up to {self.confirmed.value}, not {end}")
+        with self._keeper.held(), self._flusher.held():
+            self._keeper.lower(end)
+            self.commit_log.cut(end)
+            self.appended.lower(end)
+            self.flushed.lower(end)
+        self.forget_queue_ends()
+
+    def restart(self, start: int) -> None:
+        """Give up everything and go on at `start`, which is not before what was confirmed."""
+        with self._keeper.held(), self._flusher.held():
+            self._keeper.forget()
+            self.queues.delete_all()
+            if self.index is not None:
+                self.index.cut(0, lambda _: None)
+            self.commit_log.cut(0)
+            self.appended.lower(start)
+            self.flushed.lower(start)
+            self._begin_at(start)
+        self.forget_queue_ends()
+
+    def forget_queue_ends(self) -> None:
+        """Where queues go on is to be looked up anew: others wrote to the log, or it was cut.
+        Only when everything is dispatched may messages be appended afterwards."""
+        self._next_offsets.clear()
+
+    def request_flush(self) -> None:
+        """Ask for a sync of what was appended, without waiting."""
+        self._flusher.request()
+
+    def has_room(self) -> bool:
+        """Whether it is worth a try to append."""
+        try:
+            self._refuse_if_must()
+        except AppendRefused:
+            return False
+        return True
+
     def confirm(self, offset: int) -> None:
         """Let records below `offset` be dispatched."""
         self.confirmed.advance(min(offset, self.appended.value))
@@ -268,6 +375,8 @@ class MessageStore:
             )
             return []
         self.dispatched.advance(end)
+        # What was dispatched may be another broker's, with later times than ours.
+        self._last_timestamp = max(self._last_timestamp, self._dispatcher.timestamp)
         return touched
 
     def put(self, message: Message) -> Appended:
@@ -285,15 +394,32 @@ class MessageStore:
         if self.config.flush is FlushMode.SYNC:
             self.flushed.wait(appended.end, self.config.sync_flush_timeout_ms)
 
-    def _refuse_if_must(self) -> None:
+    def _require_usable(self) -> None:
         if not self._opened:
             raise StoreClosed(f"the store {self.config.root} is not open")
         if self._failure is not None:
             raise self._failure
-        if self._keeper.disk_full:
-            raise DiskFull(
-                f"the disk of {self.config.root} is over {self.config.disk_full_percent} % full"
-            )
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why no message is taken just now; None when nothing is wrong."""
+        if not self._opened:
+            return StoreClosed(f"the store {self.config.root} is not open")
+        # The watermark hears first of a failed sync.
+        return self._failure or self.flushed.failure or self._disk_full() or self._no_space
+
+    def _disk_full(self) -> DiskFull | None:
+        if not self._keeper.disk_full:
+            return None
+        return DiskFull(
+            f"the disk of {self.config.root} is over {self.config.disk_full_percent} % full"
+        )
+
+    def _refuse_if_must(self) -> None:
+        self._require_usable()
+        full = self._disk_full()
+        if full is not None:
+            raise full
         if self._no_space is not None:
             self._look_for_space(self._no_space)
 
@@ -336,7 +462,7 @@ class MessageStore:
 
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The whole record that begins at an offset; None when none does."""
-        view = self._reader.record_at(physical_offset, self.appended.value)
+        view = self._reader.record_at(physical_offset, self.confirmed.value)
         if view is None:
             return None
         size = check_record(view, 0, len(view), physical_offset)
@@ -368,9 +494,13 @@ class MessageStore:
                     break
         return found
 
+    def last_queued_offset(self) -> int:
+        """Where the last record begins that a queue has; -1 when there is none."""
+        return max((queue.last_physical_offset() for _, queue in self.queues), default=-1)
+
     def last_message(self) -> StoredMessage | None:
         """The message that ends the log, if it is one that a queue has."""
-        last = max((queue.last_physical_offset() for _, queue in self.queues), default=-1)
+        last = self.last_queued_offset()
         message = self.message_at(last) if last >= 0 else None
         if message is None or last + message.size != self.appended.value:
             return None
@@ -425,8 +555,11 @@ class MessageStore:
     def disk_used_percent(self) -> float:
         return self._disk.used_percent(self.config.root)
 
-    def delete_topic(self, topic: str) -> int:
-        """Forget a topic's queues; its records go with the log. How many queues there were."""
+    def delete_topic(self, topic: str, before: int | None = None) -> int:
+        """Forget a topic's queues; its records go with the log. How many queues there were. With
+        `before` only if no record from that offset on is of it: it was made anew then."""
+        if before is not None and self.queues.last_of_topic(topic) >= before:
+            return 0
         count = self.queues.delete_topic(check_topic(topic))
         self._next_offsets = {k: v for k, v in self._next_offsets.items() if k[0] != topic}
         self._keeper.save()

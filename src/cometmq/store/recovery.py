@@ -28,6 +28,7 @@ from .dispatcher import DamagedRange, Dispatcher
 from .errors import StoreMismatch
 from .key_index import KeyIndex
 from .log_walk import RECORD_MAGICS, Damaged, Piece, walk
+from .raw_tail import is_padding
 from .segment import Segment
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ class RecoveryReport(msgspec.Struct, kw_only=True):
     """The last owner closed the store in order."""
     log_start: int = 0
     log_end: int = 0
+    confirmed: int = 0
+    """Up to here records are dispatched; in a replication group the rest waits for the others."""
     verified_bytes: int = 0
     cut_bytes: int = 0
     """Bytes behind the new end that were not zero: a torn tail, or durable data gone (`lost`)."""
@@ -69,7 +72,11 @@ class Recovery:
         checkpoint: Checkpoint,
         *,
         clean: bool,
+        confirms: bool = True,
     ) -> None:
+        """`confirms`: whole records are good enough. If not, those that the checkpoint calls
+        confirmed are dispatched, and the others kept."""
+        self._confirms = confirms
         self._config = config
         self._log = commit_log
         self._segments = commit_log.segments
@@ -95,8 +102,9 @@ class Recovery:
         if not self._dispatcher.damaged:
             self._dispatcher.trusted_from = verify_from
         self._cut_log(report.log_end)
-        queues_from = self._settle_queues(report.log_end)
-        index_from = self._settle_index(report.log_end)
+        report.confirmed = self._confirmed()
+        queues_from = self._settle_queues(report.confirmed)
+        index_from = self._settle_index(report.confirmed)
         self._dispatch(queues_from, index_from)
         self._queues.expire(report.log_start)
         report.damaged = self._dispatcher.damaged
@@ -154,10 +162,25 @@ class Recovery:
                 end = part.end
                 self._last_timestamp = part.scan.last_timestamp
                 self._show("verified", end)
+        if not self._confirms:
+            end = self._behind_padding(end)
         marks = self._checkpoint.marks
         self._report.lost = marks is not None and end < marks.log
         self._report.verified_bytes = end - start
         return end
+
+    def _behind_padding(self, end: int) -> int:
+        """Other members of a group count the padding of a file, so it is not taken back."""
+        segment = self._segments.find(end)
+        if segment is None or not is_padding(segment, end):
+            return end
+        return segment.end
+
+    def _confirmed(self) -> int:
+        report = self._report
+        if self._confirms:
+            return report.log_end
+        return max(min(self._checkpoint.confirmed, report.log_end), report.log_start)
 
     def _was_durable(self, offset: int) -> bool:
         """Whether a record at `offset` had surely reached the disk."""
@@ -251,7 +274,7 @@ class Recovery:
     def _dispatch(self, queues_from: int, index_from: int) -> None:
         """Dispatch what is missing. A full disk does not keep a store from opening: messages stay
         readable as far as they are dispatched, and old files can be deleted."""
-        end = self._report.log_end
+        end = self._report.confirmed
         self._report.dispatched_bytes = end - min(queues_from, index_from)
         self._dispatcher.start(queues_from, index_from, self._last_timestamp)
         try:

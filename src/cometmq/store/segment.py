@@ -16,6 +16,8 @@ from .disk import Disk
 from .errors import StoreMismatch
 
 PAGE_BYTES = mmap.PAGESIZE
+_POPULATE_WRITE = 23
+"""MADV_POPULATE_WRITE, which Python's mmap has no name for."""
 
 
 class Segment:
@@ -90,10 +92,10 @@ class Segment:
         return True
 
     def warm_up(self) -> None:
-        """Touch every page and ask the kernel to keep the whole file in memory."""
-        for position in range(0, self.size, PAGE_BYTES):
-            self._map[position] = self._map[position]
-        self._map.madvise(mmap.MADV_WILLNEED)
+        """Have every page ready to be written to, and ask the kernel to keep the file in memory."""
+        if not _populate(self._map, self.size):
+            for position in range(0, self.size, PAGE_BYTES):
+                self._map[position] = self._map[position]
         _lock_memory(self._map, self.size)
 
     def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -136,8 +138,21 @@ def is_zero(view: memoryview) -> bool:
     return all(piece == zeros or piece.count(0) == len(piece) for piece in pieces)
 
 
+def _populate(mapped: mmap.mmap, size: int) -> bool:
+    """Have the kernel prepare all pages, while other threads of this process go on; False if it is
+    too old for that (Linux 5.14)."""
+    return bool(_libc().madvise(*_memory(mapped, size), _POPULATE_WRITE) == 0)
+
+
 def _lock_memory(mapped: mmap.mmap, size: int) -> None:
     """mlock, which may be refused by a limit: warm-up is a wish, not a promise."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    _libc().mlock(*_memory(mapped, size))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _memory(mapped: mmap.mmap, size: int) -> tuple[ctypes.c_void_p, ctypes.c_size_t]:
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-    libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(size))
+    return ctypes.c_void_p(address), ctypes.c_size_t(size)

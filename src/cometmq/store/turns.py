@@ -6,7 +6,11 @@ turn serves only half of those who wait, and a wait a message costs more than it
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from typing import Protocol
+
+from cometmq.histogram import Histogram
 
 from .config import FlushMode
 from .errors import StoreError
@@ -15,6 +19,26 @@ from .message_store import MessageStore
 log = logging.getLogger(__name__)
 Settled = Callable[[BaseException | None], None]
 """Told that what was appended may be acknowledged, or why it may not."""
+SETTLE_S = (
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+    2.5, 5.0,
+)  # fmt: skip
+
+
+class Replicas(Protocol):
+    """Other brokers that must have what was appended before it is acknowledged."""
+
+    def appended(self) -> None:
+        """A turn ends in which something was appended."""
+        ...
+
+    def wanted(self) -> bool:
+        """Whether anybody has to be waited for just now."""
+        ...
+
+    def when_replicated(self, offset: int, future: "asyncio.Future[None]") -> None:
+        """Complete a future when enough of them have everything below `offset`."""
+        ...
 
 
 class LoopTurns:
@@ -24,16 +48,32 @@ class LoopTurns:
         """`on_arrival` is told the queues that got messages, after each dispatch."""
         self._store = store
         self._on_arrival = on_arrival
-        self._waits = store.config.flush is FlushMode.SYNC
+        self.waits_for_disk = store.config.flush is FlushMode.SYNC
+        """Whether the disk of this broker alone is waited for."""
+        self.replicas: Replicas | None = None
         self._callers: list[Settled] | None = None
+        self._began = 0.0
+        self._requests = 0
+        self.latency = Histogram(SETTLE_S)
+        """Seconds from the first append of a turn until those of the turn may be acknowledged."""
 
-    def appended(self, settled: Settled) -> None:
+    def appended(self, settled: Settled, requests: int = 1) -> None:
         """Something was appended: it is dispatched at the end of this turn, and `settled` is
-        called when the flush mode lets it be acknowledged."""
+        called when the flush mode lets it be acknowledged. `requests` brought it."""
+        self._plan().append(settled)
+        self._requests += requests
+
+    def confirmed(self) -> None:
+        """Something may be dispatched: that is done at the end of this turn."""
+        self._plan()
+
+    def _plan(self) -> list[Settled]:
         if self._callers is None:
             self._callers = []
+            self._began = time.monotonic()
+            self._requests = 0
             asyncio.get_running_loop().call_soon(self._end_turn)
-        self._callers.append(settled)
+        return self._callers
 
     async def settled(self) -> None:
         """The same for a task."""
@@ -43,28 +83,74 @@ class LoopTurns:
 
     def _end_turn(self) -> None:
         callers, self._callers = self._callers or [], None
+        began, requests = self._began, self._requests
+        waits = self.waits_for_disk or self.replicas is not None
+        if not waits:
+            # It is in the log, that is all there is to wait for; and who is answered asks for it
+            # in another turn at the earliest.
+            self._settle(callers, began, requests, None)
         try:
+            if callers and self.replicas is not None:
+                self.replicas.appended()
             touched = self._store.dispatch()
         except BaseException as error:
             # Nobody must wait for ever because something broke here.
-            _tell(callers, error)
+            if waits:
+                _tell(callers, error)
             raise
-        if self._waits:
-            self._wait(callers)
-        else:
-            _tell(callers, None)
+        if callers and waits:
+            self._wait(callers, began, requests)
         if touched and self._on_arrival is not None:
             self._on_arrival(touched)
 
-    def _wait(self, callers: list[Settled]) -> None:
-        store = self._store
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn.add_done_callback(lambda done: _tell(callers, done.exception()))
-        timeout_ms = store.config.sync_flush_timeout_ms
+    def _settle(
+        self, callers: list[Settled], began: float, requests: int, error: BaseException | None
+    ) -> None:
+        _tell(callers, error)
+        if error is None and callers:
+            self.latency.add(time.monotonic() - began, requests)
+
+    def _wait(self, callers: list[Settled], began: float, requests: int) -> None:
+        store, end = self._store, self._store.appended.value
+        waits = _Waits(lambda error: self._settle(callers, began, requests, error))
+        if self.waits_for_disk:
+            timeout_ms = store.config.sync_flush_timeout_ms
+            waits.add(lambda future: store.flushed.when_reached(end, timeout_ms, future))
+        replicas = self.replicas
+        if replicas is not None and replicas.wanted():
+            waits.add(lambda future: replicas.when_replicated(end, future))
+        waits.all_begun()
+
+
+class _Waits:
+    """What the callers of one turn wait for, all at the same time. If several fail, they are told
+    of the one that was begun last: as in RocketMQ, a slave that is missing counts more."""
+
+    def __init__(self, settled: Settled) -> None:
+        self._settled = settled
+        self._errors: list[BaseException | None] = [None]
+        self._open = 1
+
+    def add(self, begin: "Callable[[asyncio.Future[None]], None]") -> None:
+        number = len(self._errors)
+        self._errors.append(None)
+        self._open += 1
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: self._over(number, done.exception()))
         try:
-            store.flushed.when_reached(store.appended.value, timeout_ms, turn)
+            begin(future)
         except StoreError as error:  # Too many wait already.
-            _tell(callers, error)
+            future.set_exception(error)
+
+    def all_begun(self) -> None:
+        self._over(0, None)
+
+    def _over(self, number: int, error: BaseException | None) -> None:
+        self._errors[number] = error
+        self._open -= 1
+        if not self._open:
+            failed = [error for error in self._errors if error is not None]
+            self._settled(failed[-1] if failed else None)
 
 
 def _tell(callers: list[Settled], error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""An offset that only grows, and those who wait for it to pass a point.
+"""An offset that grows, and those who wait for it to pass a point.
 
 The store keeps five: appended, flushed, replicated, confirmed and dispatched. A send is answered
 when its policy's watermarks have passed the end of its record. One thread advances a watermark;
@@ -27,8 +27,10 @@ DONE = Done()
 
 
 class Watermark:
-    def __init__(self, name: str, value: int = 0) -> None:
+    def __init__(self, name: str, value: int = 0, late: type[WaitTimeout] = WaitTimeout) -> None:
+        """`late` is what those get who waited for too long."""
         self.name = name
+        self._late = late
         self.value = value
         self.failure: StoreError | None = None
         self._changed = threading.Condition()
@@ -46,6 +48,14 @@ class Watermark:
     def reset(self, value: int) -> None:
         """Set the starting point, before anybody waits."""
         self.value = value
+
+    def lower(self, value: int) -> None:
+        """Go back, because what lies behind `value` was cut off."""
+        self.value = min(self.value, value)
+
+    def give_up(self, error: StoreError) -> None:
+        """Tell all tasks that wait now that it will not come; later ones wait as ever."""
+        self._tasks.give_up(error)
 
     def fail(self, failure: StoreError) -> None:
         """Never move again: whoever waits, now or later, gets this error."""
@@ -83,7 +93,7 @@ class Watermark:
         return self._blocked > 0 or bool(self._waiting)
 
     def timeout(self, offset: int) -> WaitTimeout:
-        return WaitTimeout(f"{self.name} is at {self.value} and did not reach {offset} in time")
+        return self._late(f"{self.name} is at {self.value} and did not reach {offset} in time")
 
     def _wake(self) -> None:
         if self._blocked:
@@ -151,6 +161,12 @@ class _WaitingTasks:
                 future.set_result(None)
             else:
                 future.set_exception(failure)
+
+    def give_up(self, error: StoreError) -> None:
+        waiting, self.waiting[:] = list(self.waiting), []
+        for _, _, _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
         """See to it that the timer goes off at `deadline` at the latest."""

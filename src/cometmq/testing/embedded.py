@@ -31,7 +31,7 @@ from cometmq.transport.dial import connect
 from .clock import MovableClock
 from .fault_proxy import FaultProxy
 from .own_loop import CALL_TIMEOUT_S
-from .ports import LOOPBACK, ReservedPort, reserve_ports
+from .ports import LOOPBACK, ReservedPort
 from .route_proxy import RouteProxy
 
 if TYPE_CHECKING:
@@ -176,23 +176,29 @@ class EmbeddedBroker:
         return made
 
     def _reserve_ports(self, stack: contextlib.AsyncExitStack) -> None:
-        # A broker that is started again takes a second port beside its own.
-        first, *others = reserve_ports(1 + self._count, FAST_PORT_DISTANCE)
-        for port in (first, *others):
+        def reserved(below: int = 0) -> int:
+            port = ReservedPort(below)
             stack.callback(port.release)
-        self._namesrv_port = first.number
-        self._places = [self._place(number, port) for number, port in enumerate(others)]
+            return port.number
 
-    def _place(self, number: int, port: ReservedPort) -> "_Place":
+        self._namesrv_port = reserved()
+        # Clients may want a broker's second port; slaves have one of their own.
+        self._places = [
+            self._place(number, reserved(FAST_PORT_DISTANCE), reserved())
+            for number in range(self._count)
+        ]
+
+    def _place(self, number: int, port: int, for_slaves: int) -> "_Place":
         name = f"broker-{string.ascii_lowercase[number]}"
         settings = {
+            "haListenPort": for_slaves,
             **self._settings,
             "brokerName": name,
             "storePathRootDir": self.directory / name,
-            "listenPort": port.number,
+            "listenPort": port,
             "namesrvAddr": f"{LOOPBACK}:{self._namesrv_port}",
         }
-        return _Place(settings, f"{LOOPBACK}:{port.number}", self.clock)
+        return _Place(settings, f"{LOOPBACK}:{port}", self.clock)
 
     def _forget_loop(self) -> None:
         self._loop = None

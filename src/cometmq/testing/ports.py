@@ -15,17 +15,19 @@ TRIES_MAX: Final = 100
 class ReservedPort:
     """Bound, but not listened at: a server of ours may listen there, nobody else gets it.
 
-    Other systems than Linux do not let two sockets share a port so; there it is only free now.
+    With `below`, the port that much lower is reserved, too. Other systems than Linux do not let two
+    sockets share a port so; there they are only free now.
     """
 
-    def __init__(self) -> None:
-        self._socket = bound_socket(0)
-        self.number: int = self._socket.getsockname()[1]
+    def __init__(self, below: int = 0) -> None:
+        self._sockets = _bound_pair(below) if below else [bound_socket(0)]
+        self.number: int = self._sockets[0].getsockname()[1]
         if sys.platform != "linux":
-            self._socket.close()
+            self.release()
 
     def release(self) -> None:
-        self._socket.close()
+        for one in self._sockets:
+            one.close()
 
 
 def bound_socket(port: int) -> socket.socket:
@@ -39,20 +41,16 @@ def bound_socket(port: int) -> socket.socket:
     return found
 
 
-def reserve_ports(count: int, apart: int) -> list[ReservedPort]:
-    """So many ports, no two of them exactly `apart` from each other."""
-    reserved: list[ReservedPort] = []
-    unfit: list[ReservedPort] = []  # Kept until the end, so as not to be given out again.
-    for _ in range(TRIES_MAX):
-        if len(reserved) == count:
-            break
-        port = ReservedPort()
-        near = any(abs(port.number - other.number) == apart for other in reserved)
-        (unfit if near else reserved).append(port)
-    for port in unfit:
-        port.release()
-    if len(reserved) < count:
-        for port in reserved:
-            port.release()
-        raise OSError(f"no {count} free ports at {LOOPBACK}")
-    return reserved
+def _bound_pair(below: int) -> list[socket.socket]:
+    unfit: list[socket.socket] = []  # Kept until the end, so as not to be given out again.
+    try:
+        for _ in range(TRIES_MAX):
+            upper = bound_socket(0)
+            try:
+                return [upper, bound_socket(upper.getsockname()[1] - below)]
+            except OSError:
+                unfit.append(upper)
+    finally:
+        for one in unfit:
+            one.close()
+    raise OSError(f"no two free ports at {LOOPBACK} that are {below} apart")

@@ -27,6 +27,10 @@ from cometmq.protocol.data_version import DataVersion
 from cometmq.store.disk import Disk
 
 FILE_BYTES = 4096
+REBUILDING = -1
+"""In the place of the timer log's end, while files are not complete."""
+TOLD_BYTES = 112
+"""What a master tells of it: RocketMQ's slaves read their part, which comes first, and stop."""
 _THEIRS = struct.Struct(">7q")
 _OURS_AT, _OURS = 64, struct.Struct(">5q")
 _CRCS_AT, _CRCS = 104, struct.Struct(">II")

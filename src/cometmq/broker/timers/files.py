@@ -18,10 +18,14 @@ from .timer_log import RECALL, DamagedTimers, Entry, TimerLog
 from .wheel import NO_ENTRY, Slot, Wheel
 
 
+def checkpoint_path(root: Path) -> Path:
+    return root / "config" / "timercheck"
+
+
 class TimerFiles:
     def __init__(self, root: Path, log_file_bytes: int, disk: Disk) -> None:
         self._disk = disk
-        self._checkpoint_path = root / "config" / "timercheck"
+        self._checkpoint_path = checkpoint_path(root)
         self.wheel = Wheel(root / "timerwheel", disk)
         self.log = TimerLog(root / "timerlog", log_file_bytes, disk)
         self.exist = False

@@ -20,7 +20,7 @@ from cometmq.store.message_store import MessageStore
 
 from ..origins import delivered_since, first_waiting
 from ..topics import TIMER_TOPIC
-from .checkpoint import Checkpoint, Progress
+from .checkpoint import REBUILDING, Checkpoint, Progress
 from .files import TimerFiles
 from .marks import Marks
 from .timed import PRECISION_MS, due_time, is_rolled
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 OVERDUE_MS_MAX = 6 * DAY_MS
 """How late messages may be and still come in the order of their times, when nothing is known."""
-REBUILDING = -1
-"""In the place of the timer log's end, while files are not complete."""
 _END = 1 << 62
 _READ_COUNT = 256
 
@@ -62,6 +60,9 @@ def recover(store: MessageStore, files: TimerFiles, now_ms: int) -> Recovered:
         log.warning("no timer checkpoint: looking through the log for what has been delivered")
         first = first_waiting(store, TIMER_TOPIC, 0)
         return rebuild(store, files, Progress(now_ms - OVERDUE_MS_MAX, first, 0), DataVersion())
+    if checkpoint.timer_log_end == REBUILDING and checkpoint.progress is not None:
+        log.info("the timer wheel is made from the queue of timed messages")
+        return rebuild(store, files, checkpoint.progress, checkpoint.version)
     try:
         if checkpoint.progress is None:
             return _take_over(store, files, checkpoint, now_ms)
@@ -85,8 +86,6 @@ def _go_on(
     store: MessageStore, files: TimerFiles, checkpoint: Checkpoint, progress: Progress
 ) -> Recovered:
     low, high = _bounds(store)
-    if checkpoint.timer_log_end == REBUILDING:
-        raise DamagedTimers("the last broker ended before it was complete")
     if store.appended.value < progress.log_offset or high < checkpoint.queue_offset:
         raise DamagedTimers("the log lacks messages that were durable once")
     files.open()

@@ -11,8 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.data_version import DataVersion
 from cometmq.protocol.message import Message, StoredMessage
 from cometmq.protocol.record import iter_records
 from cometmq.protocol.scan import queue_key
@@ -24,7 +26,7 @@ from ..context import Context
 from ..inbox import Inbox
 from ..topics import TIMER_TOPIC
 from . import recovery
-from .checkpoint import Checkpoint, Progress
+from .checkpoint import REBUILDING, TOLD_BYTES, Checkpoint, Progress
 from .due_slot import DueSlot
 from .files import TimerFiles
 from .marks import Marks
@@ -79,7 +81,8 @@ class Timers:
         """Entries of seconds that are over, as long as the saved progress is not."""
         self._handed_out = 0
         self._saved: tuple[int, ...] = ()
-        self._saving: asyncio.Future[None] | None = None
+        self._saving: asyncio.Future[Any] | None = None
+        """What the thread is at."""
         self._thread = ThreadPoolExecutor(1, "cometmq-timers")
         self._timer: asyncio.TimerHandle | None = None
         self._is_soon = False
@@ -104,11 +107,38 @@ class Timers:
         """Find out where to go on, if that is to be found out; on a full disk it is later."""
         if self._recovery is None or self._saving is not None:
             return
+        if self._context.quorum is not None:
+            self._recover_beside(self._recovery)
+            return
         try:
             self._go_on_from(self._recovery())
             self._recovery = None
         except OSError as error:
-            log.error("the timer wheel cannot be opened, timed messages wait: %s", error)
+            self._tell_unopened(error)
+
+    def _recover_beside(self, recover: Callable[[], recovery.Recovered]) -> None:
+        """The same in another thread: it may take long, and a leader that says nothing for a
+        second is replaced."""
+
+        def done(future: "asyncio.Future[recovery.Recovered]") -> None:
+            self._saving = None
+            error = future.exception()
+            if error is None:
+                self._go_on_from(future.result())
+                self._recovery = None
+                self._plan(0)
+            elif isinstance(error, OSError):
+                self._tell_unopened(error)
+            else:
+                self._tell(error)
+
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._thread, recover)
+        work.add_done_callback(done)
+        self._saving = work
+
+    def _tell_unopened(self, error: OSError) -> None:
+        log.error("the timer wheel cannot be opened, timed messages wait: %s", error)
 
     def _go_on_from(self, found: recovery.Recovered) -> None:
         self._progress = self._floor = found.progress
@@ -144,6 +174,12 @@ class Timers:
         # A plan that is put off again and again would never come true.
         if not self._is_soon:
             self._plan(0)
+
+    def told(self) -> bytes | None:
+        """How far they have come, for a slave; None as long as that is not known."""
+        if self._recovery is not None:
+            return None
+        return self._checkpoint_of(self._version).encode()[:TOLD_BYTES]
 
     @property
     def waiting(self) -> int:
@@ -525,12 +561,15 @@ class Timers:
 
     def _checkpoint(self) -> Checkpoint:
         self._version = self._version.next(self._clock.now_ms())
+        return self._checkpoint_of(self._version)
+
+    def _checkpoint_of(self, version: DataVersion) -> Checkpoint:
         complete = self._queue_offset >= self._complete_at
         return Checkpoint(
             second_ms=self._progress.due_ms // PRECISION_MS * PRECISION_MS,
-            timer_log_end=self._files.log.end if complete else recovery.REBUILDING,
+            timer_log_end=self._files.log.end if complete else REBUILDING,
             queue_offset=self._queue_offset,
-            version=self._version,
+            version=version,
             progress=self._progress,
             entries=self._entries,
         )

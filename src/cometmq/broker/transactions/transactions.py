@@ -22,7 +22,9 @@ from cometmq.store.config_file import ConfigFile
 from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from ..context import Context
+from ..delayed import REAL_TOPIC
 from ..inbox import Inbox, Settled
+from ..stats import COMMITTED_NUMS, ROLLED_BACK_NUMS
 from ..topics import CHECK_EXCEEDED_TOPIC, HALF_TOPIC
 from .half import IMMUNITY_S, PRODUCER_GROUP, committed, done, given_up, half_of, shown_to_producer
 from .open_halves import OPEN_MAX, OpenHalves, immunity_ms
@@ -103,7 +105,15 @@ class Transactions:
             connection.answer(command, Response(code, remark))
 
         self._record(half.queue_offset, final, settled)
+        self._count(half, final)
         return None
+
+    def _count(self, half: StoredMessage, final: Message | None) -> None:
+        topic = (property_value(half.properties, REAL_TOPIC.encode()) or b"").decode(
+            errors="replace"
+        )
+        name = ROLLED_BACK_NUMS if final is None else COMMITTED_NUMS
+        self._context.stats.meter(name, topic).total += 1
 
     def _checked(self, fields: EndTransactionFields) -> StoredMessage:
         """The half message that a decision is about, if it may be decided so."""

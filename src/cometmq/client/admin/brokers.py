@@ -4,18 +4,24 @@ Figures of brokers come by broker name. Status of replication, and counts of sub
 asked for here.
 """
 
+import asyncio
+import time
 from collections.abc import Collection, Mapping
 
 import msgspec
 
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.command import Command
+from cometmq.protocol.raft_group import GroupStatus
 from cometmq.protocol.routes import ClusterInfo, KvTable
 
+from ..errors import AnswerTimedOut
 from .progress import BrokerProgress, broker_progress
 from .reach import BrokerNode, Reach, decoded
 from .settings_text import settings_in, settings_text
 
+RAFT_TIMEOUT_S = 60.0
+RAFT_POLL_S = 0.1
 SLOW_TIMEOUT_S = 30.0
 """For what takes a busy broker long: all groups of it, and deleting files."""
 
@@ -182,6 +188,40 @@ class Brokers:
     async def _clean(self, code: RequestCode, cluster: str, brokers: Collection[str]) -> None:
         nodes = await self._reach.targets(cluster, brokers)
         await self._reach.ask_each(nodes, code, timeout_s=SLOW_TIMEOUT_S)
+
+    # -- Raft groups -----------------------------------------------------------------------------
+
+    async def raft_status(self, broker: str) -> GroupStatus:
+        """A Raft group as one of its members sees it: the leader, for a broker's name; or the one
+        at an address."""
+        nodes = await self._reach.brokers(brokers=[broker])
+        answer = await self._reach.ask(nodes[0], RequestCode.RAFT_STATUS)
+        return decoded(answer, GroupStatus, "status of a group")
+
+    async def transfer(self, broker: str, to: str = "") -> GroupStatus:
+        """Let another member of a broker's Raft group lead: `n1`, or whoever has most of the log.
+        The group when it is led again, also where that is another member than was wished."""
+        await self._ask_leader(broker, RequestCode.RAFT_TRANSFER, to)
+        deadline = time.monotonic() + RAFT_TIMEOUT_S
+        while not (status := await self.raft_status(broker)).leader:
+            if time.monotonic() > deadline:
+                raise AnswerTimedOut(f"group {status.group} has no leader after a transfer")
+            await asyncio.sleep(RAFT_POLL_S)
+        return status
+
+    async def add_member(self, broker: str, member: str) -> GroupStatus:
+        """Let a broker join a Raft group: `n3-host:port`, which runs with `raft.join=true`."""
+        await self._ask_leader(broker, RequestCode.RAFT_ADD_MEMBER, member)
+        return await self.raft_status(broker)
+
+    async def remove_member(self, broker: str, member: str) -> GroupStatus:
+        """Let a member leave its Raft group; its id is not to be used again."""
+        await self._ask_leader(broker, RequestCode.RAFT_REMOVE_MEMBER, member)
+        return await self.raft_status(broker)
+
+    async def _ask_leader(self, broker: str, code: RequestCode, member: str) -> None:
+        nodes = await self._reach.brokers(brokers=[broker])
+        await self._reach.ask(nodes[0], code, {"member": member}, timeout_s=RAFT_TIMEOUT_S)
 
 
 def _count(answer: Command, name: str) -> int:

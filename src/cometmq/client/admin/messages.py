@@ -13,6 +13,7 @@ from cometmq.protocol.command import Command
 from cometmq.protocol.errors import ProtocolError
 from cometmq.protocol.message_id import parse_offset_id
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.names import TOOLS_GROUP
 from cometmq.protocol.properties import KEY_SEPARATOR, KEYS
 from cometmq.protocol.subscription import ALL, TAG
 
@@ -24,11 +25,13 @@ from .offsets import EARLIEST, Offsets
 from .reach import RELAY_TIMEOUT_S, BrokerNode, Reach, decoded, messages_in
 from .traces import TRACE_TOPIC, Trace, traces_in
 
-TOOLS_GROUP = "TOOLS_CONSUMER"
 RESULTS_MAX = 64
 """Of a search by key at one broker; brokers find no more at once."""
 _PULLED_AT_ONCE = 32
 _SUBSCRIPTION_INSIDE = 4
+_MAY_WAIT = 2
+HELD_S = 15.0
+"""For so long a broker holds a pull until a message comes."""
 _TIME_MAX = 2**63 - 1
 _INDEX_STEP_MS = 1000
 """The index of a broker has times in whole seconds, rounded down."""
@@ -139,6 +142,27 @@ class Messages:
                 raise BadAnswer(f"{queue} goes on at {following} after {at}, says {node.address}")
             at = following
 
+    async def follow(
+        self, queue: MessageQueue, *, start: int, tags: str = ALL
+    ) -> AsyncGenerator[ReceivedMessage, None]:
+        """The messages of a queue from offset `start` on, as they come, without end. Raises when
+        the broker is away; who wants to go on follows from the next offset."""
+        at = start
+        while True:
+            # Held for long, it would take the turn of others.
+            node = await self._reach.holder(queue)
+            answer = await self._reach.link.ask(
+                node.address,
+                RequestCode.PULL_MESSAGE,
+                _pull_fields(queue, at, _PULLED_AT_ONCE, tags, HELD_S),
+                timeout_s=HELD_S + self._reach.link.cluster.request_timeout_s,
+                accept=_PULLED_OR_NOT,
+            )
+            if answer.code == ResponseCode.SUCCESS:
+                for message in messages_in(answer, node):
+                    yield message
+            at = _next_offset(answer)
+
     async def read_topic(
         self,
         topic: str,
@@ -211,13 +235,20 @@ class Messages:
     async def _pull(
         self, node: BrokerNode, queue: MessageQueue, offset: int, count: int, tags: str = ALL
     ) -> Command:
-        fields = {
-            "consumerGroup": TOOLS_GROUP, "topic": queue.topic, "queueId": queue.queue_id,
-            "queueOffset": offset, "maxMsgNums": count, "sysFlag": _SUBSCRIPTION_INSIDE,
-            "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": tags, "subVersion": 0,
-            "expressionType": TAG,
-        }  # fmt: skip
+        fields = _pull_fields(queue, offset, count, tags)
         return await self._reach.ask(node, RequestCode.PULL_MESSAGE, fields, accept=_PULLED_OR_NOT)
+
+
+def _pull_fields(
+    queue: MessageQueue, offset: int, count: int, tags: str, held_s: float = 0.0
+) -> dict[str, object]:
+    return {
+        "consumerGroup": TOOLS_GROUP, "topic": queue.topic, "queueId": queue.queue_id,
+        "queueOffset": offset, "maxMsgNums": count,
+        "sysFlag": _SUBSCRIPTION_INSIDE | (_MAY_WAIT if held_s else 0),
+        "commitOffset": 0, "suspendTimeoutMillis": round(held_s * 1000), "subscription": tags,
+        "subVersion": 0, "expressionType": TAG,
+    }  # fmt: skip
 
 
 def _keys_of(message: ReceivedMessage) -> list[str]:

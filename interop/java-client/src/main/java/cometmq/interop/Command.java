@@ -14,6 +14,10 @@ final class Command {
         this.arguments = arguments;
     }
 
+    boolean has(String argument) {
+        return arguments.has(argument);
+    }
+
     String name() {
         return text("name");
     }

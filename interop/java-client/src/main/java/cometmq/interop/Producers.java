@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -171,7 +172,10 @@ final class Producers {
         private final DefaultMQProducer producer;
         private final String name;
         private final String topic;
+        private final String prefix;
         private final long intervalMs;
+        /** Where all messages go; null lets the client choose. */
+        private final MessageQueue queue;
         private volatile boolean stopped;
 
         Stream(DefaultMQProducer producer, Command command) {
@@ -179,23 +183,37 @@ final class Producers {
             this.producer = producer;
             this.name = command.name();
             this.topic = command.text("topic");
+            this.prefix = command.text("prefix");
             this.intervalMs = command.number("intervalMs");
+            this.queue = command.has("queue") ? command.queue() : null;
         }
 
         @Override
         public void run() {
             for (int i = 0; !stopped; i++) {
-                String body = topic + "-" + i;
-                try {
-                    Message message = new Message(topic, body.getBytes(StandardCharsets.UTF_8));
-                    Map<String, Object> outcome = json(producer.send(message));
-                    outcome.put("body", body);
-                    lines.event("sent", name, outcome);
-                    Thread.sleep(intervalMs);
-                } catch (Exception error) {
-                    lines.event("failed", name, Failure.describe(error));
-                }
+                send(prefix + i);
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(intervalMs));
             }
+        }
+
+        private void send(String body) {
+            Message message = new Message(topic, body.getBytes(StandardCharsets.UTF_8));
+            long beganNs = System.nanoTime();
+            try {
+                SendResult sent =
+                    queue == null ? producer.send(message) : producer.send(message, queue);
+                tell("sent", json(sent), body, beganNs);
+            } catch (Exception error) {
+                tell("failed", Failure.describe(error), body, beganNs);
+            }
+        }
+
+        /** The times are by the clock that all processes of a machine share. */
+        private void tell(String kind, Map<String, Object> outcome, String body, long beganNs) {
+            outcome.put("body", body);
+            outcome.put("beganNs", beganNs);
+            outcome.put("endedNs", System.nanoTime());
+            lines.event(kind, name, outcome);
         }
 
         Object finish() throws InterruptedException {
