@@ -351,7 +351,7 @@ class FewFiles(Disk):
     """A disk of a process that may have only so many files open."""
 
     def files_allowed(self) -> int:
-        return 16
+        return 8
 
 
 def test_a_new_queue_is_refused_when_files_run_out_and_others_go_on(tmp_path: Path) -> None:

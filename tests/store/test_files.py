@@ -1,16 +1,20 @@
 """The small files around the log: checkpoint, lock, abort, and the JSON of `config`."""
 
+import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cometmq.protocol.fastjson import parse_json
+from cometmq.protocol.message import Message
 from cometmq.store.checkpoint import FILE_BYTES, Checkpoint, Marks
 from cometmq.store.config import StoreConfig, parse_delay_levels
 from cometmq.store.config_file import ConfigFile
+from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.disk import Disk
 from cometmq.store.errors import StoreLocked
 from cometmq.store.message_store import MessageStore
@@ -151,6 +155,51 @@ def test_a_store_leaves_no_thread_and_no_descriptor_behind(open_store: OpenStore
         store.put(numbered(number))
     store.close()
     assert descriptors() == before
+
+
+def test_a_queue_takes_one_descriptor(open_store: OpenStore) -> None:
+    store = open_store()
+    store.put(Message("orders", 0, b"the log's own files are open now"))
+    before = descriptors()
+    for queue_id in range(1, 11):
+        store.put(Message("orders", queue_id, b"one more queue"))
+    assert descriptors() - before == 10
+
+
+class NoFilesLeft(Disk):
+    """Once, nothing can be opened; and it remembers what was synced."""
+
+    def __init__(self) -> None:
+        self.left = True
+        self.synced: set[Path] = set()
+
+    def sync(self, path: Path, fd: int) -> None:
+        if not self.left:
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        super().sync(path, fd)
+        self.synced.add(path)
+
+
+def test_a_queue_that_could_not_be_synced_is_synced_the_next_time(tmp_path: Path) -> None:
+    disk = NoFilesLeft()
+    queue = ConsumeQueue(tmp_path / "queue", 20 * 100, disk)
+    queue.append(0, bytes(20))
+    disk.left = False
+    with pytest.raises(OSError, match="Too many open files"):
+        queue.sync()
+    disk.left = True
+    assert queue.dirty
+    queue.sync()
+    assert [path.name for path in disk.synced] == ["0" * 20]
+    assert not queue.dirty
+
+
+def test_a_queue_deleted_while_it_is_synced_is_no_failure(tmp_path: Path) -> None:
+    queue = ConsumeQueue(tmp_path / "queue", 20 * 100, Disk())
+    queue.append(0, bytes(20))
+    shutil.rmtree(tmp_path / "queue")
+    queue.sync()
+    assert not queue.dirty
 
 
 def descriptors() -> int:

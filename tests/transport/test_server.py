@@ -110,10 +110,10 @@ async def test_connections_over_the_limit_are_refused_and_the_others_stay() -> N
             peer.close()
 
 
-async def test_connections_leave_half_of_the_files_to_others(
+async def test_connections_leave_two_thirds_of_the_files_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (16, 16))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (24, 24))
     async with serving() as (server, address):
         taken = [await Peer.to(address) for _ in range(8)]
         await until(lambda: len(server.connections) == 8)

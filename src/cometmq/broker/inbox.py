@@ -90,9 +90,15 @@ class Inbox:
         taken = self._store.append_sends(data, rules, born_host, room)
         if taken is None or not taken.end:
             return 0
-        requests = taken.requests
         for topic, count, size in taken.puts:
             self._count(topic, count, size)
+        requests = taken.requests
+        if not self._turns.waits:
+            self._turns.acknowledged(requests)
+            answer(taken.answers)
+            if note is not None:
+                note(taken, ResponseCode.SUCCESS)
+            return taken.end
         self.waiting += requests
 
         def done(error: BaseException | None) -> None:

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 class ConsumeQueue:
     def __init__(self, directory: Path, file_bytes: int, disk: Disk) -> None:
-        self._chain = SegmentChain(directory, file_bytes, disk)
+        self._chain = SegmentChain(directory, file_bytes, disk, keep_open=False)
         self._synced = 0
         self.min_offset = 0
         self.max_offset = 0
@@ -221,8 +221,12 @@ class ConsumeQueue:
         # First the flag, then the offset: an append in between raises it again.
         self.dirty = False
         upto = self.max_offset
-        for segment in self._chain.between(self._synced * ENTRY_BYTES, upto * ENTRY_BYTES):
-            segment.sync()
+        try:
+            for segment in self._chain.between(self._synced * ENTRY_BYTES, upto * ENTRY_BYTES):
+                segment.sync()
+        except OSError:
+            self.dirty = True
+            raise
         self._synced = upto
 
     def physical_end(self) -> int:

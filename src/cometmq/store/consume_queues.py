@@ -36,9 +36,9 @@ class ConsumeQueues:
 
     @property
     def may_grow(self) -> bool:
-        """Whether another queue may be opened. Each takes two of the files that this process may
-        have, and half of those are for connections."""
-        return len(self._queues) < self._disk.files_allowed() // 4
+        """Whether another queue may be opened. Each takes one of the files that this process may
+        have, and a third of those is for connections."""
+        return len(self._queues) < self._disk.files_allowed() * 3 // 5
 
     def get(self, key: bytes) -> ConsumeQueue | None:
         return self._queues.get(key)

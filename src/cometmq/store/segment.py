@@ -3,6 +3,9 @@
 Writes go through the mapping and only into blocks that the file already has: a full disk is an
 error when blocks are asked for, never a SIGBUS at a write. Mapping and descriptor go with the last
 reference, so a file that is deleted stays valid for whoever still reads it.
+
+A mapping of Python's holds a descriptor of its own. Where there are many files, ours is opened only
+for the moment (`keep_open=False`), so that each takes one of those that a process may have.
 """
 
 import ctypes
@@ -10,6 +13,8 @@ import errno
 import mmap
 import os
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .disk import Disk
@@ -21,61 +26,94 @@ _POPULATE_WRITE = 23
 
 
 class Segment:
-    def __init__(self, path: Path, base: int, size: int, fd: int, disk: Disk) -> None:
+    def __init__(
+        self, path: Path, base: int, size: int, fd: int, disk: Disk, *, keep_open: bool = True
+    ) -> None:
         """`base` is the offset of the first byte in the chain of files that this one is part of."""
         self.path = path
         self.base = base
         self.size = size
         self.end = base + size
-        self._fd = fd
+        self._fd = fd if keep_open else None
         self._disk = disk
-        weakref.finalize(self, os.close, fd)
+        close = weakref.finalize(self, os.close, fd)
         self._map = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self.view = memoryview(self._map)
         self._reserved = 0
+        if not keep_open:
+            close()
 
     @classmethod
     def create(
-        cls, path: Path, base: int, size: int, disk: Disk, reserved: int | None = None
+        cls,
+        path: Path,
+        base: int,
+        size: int,
+        disk: Disk,
+        reserved: int | None = None,
+        *,
+        keep_open: bool = True,
     ) -> "Segment":
         """A new file of zeros; with blocks for all of it unless `reserved` names less."""
         reserve = size if reserved is None else min(reserved, size)
-        segment = cls(path, base, size, disk.create(path, size, reserve), disk)
+        fd = disk.create(path, size, reserve)
+        segment = cls(path, base, size, fd, disk, keep_open=keep_open)
         segment._reserved = reserve
         return segment
 
     @classmethod
     def open(
-        cls, path: Path, base: int, size: int, disk: Disk, *, may_be_short: bool = False
+        cls,
+        path: Path,
+        base: int,
+        size: int,
+        disk: Disk,
+        *,
+        may_be_short: bool = False,
+        keep_open: bool = True,
     ) -> "Segment":
         """Map an existing file. With `may_be_short`, one that was cut off from outside is filled
         up with zeros, for recovery to see what is left."""
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = _open(path)
         found = os.fstat(fd).st_size
         if found > size or (found < size and not may_be_short):
             os.close(fd)
             raise StoreMismatch(f"{path} has {found} bytes, with this configuration it has {size}")
         if found < size:
             os.ftruncate(fd, size)
-        return cls(path, base, size, fd, disk)
+        return cls(path, base, size, fd, disk, keep_open=keep_open)
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        if self._fd is not None:
+            yield self._fd
+            return
+        fd = _open(self.path)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def reserve(self, upto: int, step: int) -> None:
         """Make sure that the first `upto` bytes have blocks, `step` bytes ahead at a time."""
         if upto > self._reserved:
             target = min(-(-upto // step) * step, self.size)
-            self._disk.reserve(self._fd, self._reserved, target - self._reserved)
+            self.reserve_part(self._reserved, target)
             self._reserved = target
 
     def reserve_part(self, start: int, end: int) -> None:
         """The same for the bytes of [start, end), in a file that is written to in any order."""
-        self._disk.reserve(self._fd, start, end - start)
+        with self._opened() as fd:
+            self._disk.reserve(fd, start, end - start)
 
     @property
     def reserved(self) -> int:
         return self._reserved
 
     def sync(self) -> None:
-        self._disk.sync(self.path, self._fd)
+        # What was deleted meanwhile, nobody wants to find on the disk.
+        with suppress(FileNotFoundError), self._opened() as fd:
+            self._disk.sync(self.path, fd)
 
     def cut(self, position: int) -> bool:
         """Zero everything from `position` on, durably; False when it is all zero already.
@@ -85,8 +123,9 @@ class Segment:
         """
         if self.zero_from(position):
             return False
-        os.ftruncate(self._fd, position)
-        os.ftruncate(self._fd, self.size)
+        with self._opened() as fd:
+            os.ftruncate(fd, position)
+            os.ftruncate(fd, self.size)
         self._reserved = min(self._reserved, position)
         self.sync()
         return True
@@ -105,22 +144,12 @@ class Segment:
         All ranges at once: whoever reads one makes the kernel read ahead, and pages in memory
         count as data.
         """
-        ranges = []
-        while start < end:
-            try:
-                start = os.lseek(self._fd, start, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    break
-                raise
-            stop = os.lseek(self._fd, start, os.SEEK_HOLE)
-            if start < end:
-                ranges.append((start, min(stop, end)))
-            start = stop
-        return ranges
+        with self._opened() as fd:
+            return list(_data_ranges(fd, start, end))
 
     def modified_ms(self) -> int:
-        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+        with self._opened() as fd:
+            return os.fstat(fd).st_mtime_ns // 1_000_000
 
     def delete(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -128,6 +157,24 @@ class Segment:
     def zero_from(self, position: int) -> bool:
         ranges = self.data_ranges(position, self.size)
         return all(is_zero(self.view[start:end]) for start, end in ranges)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+
+def _data_ranges(fd: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    while start < end:
+        try:
+            start = os.lseek(fd, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        stop = os.lseek(fd, start, os.SEEK_HOLE)
+        if start < end:
+            yield start, min(stop, end)
+        start = stop
 
 
 def is_zero(view: memoryview) -> bool:

@@ -20,10 +20,14 @@ class SegmentChain:
     a chain that holds together, also while retention takes files away at its start.
     """
 
-    def __init__(self, directory: Path, segment_bytes: int, disk: Disk) -> None:
+    def __init__(
+        self, directory: Path, segment_bytes: int, disk: Disk, *, keep_open: bool = True
+    ) -> None:
+        """`keep_open`: see `segment`."""
         self.directory = directory
         self.segment_bytes = segment_bytes
         self._disk = disk
+        self._keep_open = keep_open
         self._segments: tuple[Segment, ...] = ()
         self._changing = threading.Lock()
 
@@ -42,10 +46,11 @@ class SegmentChain:
                     f" have {self.segment_bytes} bytes; was another size configured before?"
                 )
         for base in bases:
-            path = self.path(base)
-            self.attach(
-                Segment.open(path, base, self.segment_bytes, self._disk, may_be_short=may_be_short)
-            )
+            segment = Segment.open(
+                self.path(base), base, self.segment_bytes, self._disk,
+                may_be_short=may_be_short, keep_open=self._keep_open,
+            )  # fmt: skip
+            self.attach(segment)
 
     def path(self, base: int) -> Path:
         return self.directory / f"{base:0{NAME_DIGITS}d}"
@@ -53,7 +58,10 @@ class SegmentChain:
     def make(self, base: int, reserved: int | None = None) -> Segment:
         """Create a segment's file, without adding it to the chain."""
         self._disk.make_directory(self.directory)
-        return Segment.create(self.path(base), base, self.segment_bytes, self._disk, reserved)
+        return Segment.create(
+            self.path(base), base, self.segment_bytes, self._disk, reserved,
+            keep_open=self._keep_open,
+        )  # fmt: skip
 
     def attach(self, segment: Segment) -> None:
         with self._changing:

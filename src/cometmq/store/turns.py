@@ -67,6 +67,17 @@ class LoopTurns:
         """Something may be dispatched: that is done at the end of this turn."""
         self._plan()
 
+    @property
+    def waits(self) -> bool:
+        """Whether what was appended has to wait for anything before it may be acknowledged."""
+        return self.waits_for_disk or self.replicas is not None
+
+    def acknowledged(self, requests: int) -> None:
+        """The same as `appended`, for what has nothing to wait for and is acknowledged already:
+        who hears of it asks for it in another turn at the earliest."""
+        self._plan()
+        self.latency.add(0.0, requests)
+
     def _plan(self) -> list[Settled]:
         if self._callers is None:
             self._callers = []
@@ -84,10 +95,9 @@ class LoopTurns:
     def _end_turn(self) -> None:
         callers, self._callers = self._callers or [], None
         began, requests = self._began, self._requests
-        waits = self.waits_for_disk or self.replicas is not None
+        waits = self.waits
         if not waits:
-            # It is in the log, that is all there is to wait for; and who is answered asks for it
-            # in another turn at the earliest.
+            # It is in the log, that is all there is to wait for.
             self._settle(callers, began, requests, None)
         try:
             if callers and self.replicas is not None:

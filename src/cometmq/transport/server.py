@@ -34,7 +34,7 @@ class Server:
         self._handlers = handlers
         self._limits = limits or Limits()
         # The rest is for files: who connects must not keep the log from being written.
-        self._connections_max = min(self._limits.connections_max, files_allowed() // 2)
+        self._connections_max = min(self._limits.connections_max, files_allowed() // 3)
         self._tls = tls
         self._tls_required = tls_required
         self._express = express
