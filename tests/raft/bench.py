@@ -64,6 +64,10 @@ class Bench:
         self.core.tick(self.now_ms)
         return self.effects()
 
+    def append(self, count: int) -> list[Effect]:
+        self.core.appended(self.now_ms, self.core.log.end + count)
+        return self.effects()
+
     def store(self, end: int, generation: int = 0) -> list[Effect]:
         self.core.stored(self.now_ms, end, generation)
         return self.effects()

@@ -5,10 +5,12 @@ import pytest
 from cometmq.raft.effects import (
     Confirmed,
     CutLog,
+    Effect,
     RestartLog,
     Role,
     RoleChanged,
     SaveState,
+    Send,
     WriteLog,
 )
 from cometmq.raft.errors import SafetyViolated
@@ -141,8 +143,40 @@ def test_a_chunk_is_of_one_stretch() -> None:
     bench = Bench((1, 0), (4, 95), end=100).elect()
     effects = bench.hear("b", Accepted(5, 90, 90, False, echo_ms=0))
     assert [(m.offset, len(m.data), m.stretch) for m in sent(Append, effects)] == [
-        (90, 5, stretch(1, 0)), (95, 5, stretch(4, 95)), (100, 1, stretch(5, 100)),
+        (90, 5, stretch(1, 0)), (95, 5, stretch(4, 95)),
     ]  # fmt: skip
+    effects = bench.hear("b", Accepted(5, 95, 95, False, echo_ms=0))
+    assert [(m.offset, len(m.data), m.stretch) for m in sent(Append, effects)] == [
+        (100, 1, stretch(5, 100)),
+    ]  # fmt: skip
+
+
+def test_small_chunks_wait_for_answers_and_become_one() -> None:
+    bench = Bench().elect()
+    bench.hear("b", Accepted(1, 1, 1, False, echo_ms=0))
+    ends = [chunks_to_b(bench.append(2)) for _ in range(4)]
+    assert ends == [[(1, 2)], [(3, 2)], [], []]
+    assert chunks_to_b(bench.hear("b", Accepted(1, 3, 3, False, echo_ms=0))) == [(5, 4)]
+
+
+def test_a_whole_chunk_waits_for_nobody() -> None:
+    bench = Bench().elect()
+    bench.hear("b", Accepted(1, 1, 1, False, echo_ms=0))
+    assert [chunks_to_b(bench.append(2)) for _ in range(2)] == [[(1, 2)], [(3, 2)]]
+    assert chunks_to_b(bench.append(12)) == [(5, 10)]
+
+
+def test_chunks_whose_answers_were_lost_hold_nothing_up_behind_the_next_heartbeat() -> None:
+    bench = Bench().elect()
+    bench.hear("b", Accepted(1, 1, 1, False, echo_ms=0))
+    for _ in range(3):
+        bench.append(2)
+    assert chunks_to_b(bench.hear("b", Accepted(1, 5, 1, False, echo_ms=0))) == [(5, 2)]
+
+
+def chunks_to_b(effects: list[Effect]) -> list[tuple[int, int]]:
+    to_b = [e.message for e in effects if isinstance(e, Send) and e.to == "b"]
+    return [(m.offset, len(m.data)) for m in to_b if isinstance(m, Append) and m.data]
 
 
 def test_bytes_in_flight_to_a_member_are_bounded_and_others_are_not_held_back() -> None:

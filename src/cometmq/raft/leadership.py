@@ -135,22 +135,20 @@ class Leadership:
             if progress.may_ask():
                 self._remind(member)
             return
-        while progress.next < self._log.end and (left := self._window_left(progress)) > 0:
-            if not self._send_chunk(member, progress, left):
-                break
+        while self._send_chunk(member, progress):
+            pass
 
-    def _window_left(self, progress: Progress) -> int:
-        return progress.window_left(self._replica.settings.window_bytes_max)
-
-    def _send_chunk(self, member: str, progress: Progress, bytes_max: int) -> bool:
-        """Send the next bytes; False when retention has just deleted them."""
-        start = progress.next
-        end = self._log.table.end_of_stretch(start, self._log.end)
-        bytes_max = min(bytes_max, self._replica.settings.chunk_bytes_max)
-        data = self._replica.reader.read(start, end, bytes_max)
-        if not data:
+    def _send_chunk(self, member: str, progress: Progress) -> bool:
+        """Send the next bytes, if there are any to be sent now."""
+        start, settings = progress.next, self._replica.settings
+        left = min(self._log.end - start, progress.window_left(settings.window_bytes_max))
+        if left <= 0 or not progress.may_send(left, settings.chunk_bytes_max):
             return False
-        progress.next = start + len(data)
+        end = self._log.table.end_of_stretch(start, self._log.end)
+        data = self._replica.reader.read(start, end, min(left, settings.chunk_bytes_max))
+        if not data:  # Retention has just deleted them.
+            return False
+        progress.sent(start + len(data))
         self._replica.send(member, self._append(start, data))
         return True
 

@@ -3,14 +3,21 @@
 A leader first searches for the point up to which the logs agree, then streams ahead of the answers
 within a window of bytes. It goes back to searching when the member says that something is missing.
 `next` is where the next bytes begin; `stored` what the member has safe and in common with us.
+
+Small chunks wait while others are under way: what a busy leader gets meanwhile goes in one, and a
+member handles it in one go. A chunk or an answer that is lost holds them up until a heartbeat asks.
 """
 
+from collections import deque
 from enum import Enum
+from typing import Final
 
 from .messages import Accepted, Rejected
 from .replica_log import ReplicaLog
 
 NEVER_MS = -(1 << 62)
+CHUNKS_AHEAD: Final = 2
+"""Small chunks under way at once: one that is being stored, and one that will be next."""
 
 
 class Mode(Enum):
@@ -29,6 +36,8 @@ class Progress:
         self.full = False
         self.echo_ms = NEVER_MS
         self._asked = False
+        self._under_way: deque[int] = deque()
+        """Where chunks end that the member has not answered yet."""
 
     def on_accepted(self, message: Accepted) -> None:
         self.echo_ms = max(self.echo_ms, message.echo_ms)
@@ -36,11 +45,27 @@ class Progress:
         self.full = message.full
         if message.full:
             # What was sent ahead was not taken.
-            self.next = message.agreed
+            self._go_to(message.agreed)
         elif self.mode is not Mode.STREAM:
-            self.mode, self.next = Mode.STREAM, message.agreed
+            self.mode = Mode.STREAM
+            self._go_to(message.agreed)
         else:
             self.next = max(self.next, message.agreed)
+            while self._under_way and self._under_way[0] <= message.agreed:
+                self._under_way.popleft()
+
+    def sent(self, end: int) -> None:
+        """A chunk that ends there is under way."""
+        self.next = end
+        self._under_way.append(end)
+
+    def may_send(self, bytes_left: int, chunk_bytes_max: int) -> bool:
+        """Whether a chunk of what is left should go now; a small one may get larger meanwhile."""
+        return len(self._under_way) < CHUNKS_AHEAD or bytes_left >= chunk_bytes_max
+
+    def _go_to(self, offset: int) -> None:
+        self.next = offset
+        self._under_way.clear()
 
     def on_rejected(self, message: Rejected) -> None:
         self.echo_ms = max(self.echo_ms, message.echo_ms)
@@ -51,7 +76,8 @@ class Progress:
         point = max(common_at_most, min(message.confirmed, self._log.end))
         # The same question again has time until the next heartbeat.
         self._asked = self.mode is Mode.SEARCH and point == self.next
-        self.mode, self.next = Mode.SEARCH, point
+        self.mode = Mode.SEARCH
+        self._go_to(point)
         # Less than it had stored: it lost its disk. To count less is always safe.
         self.stored = min(self.stored, self.next)
 
