@@ -77,6 +77,10 @@ CASES: Final[Mapping[str, Case]] = {
     "async_512": Case(kind="async", together=512, plain=True, aims=_fast(0.22, 1.5)),
     "async_512_1k": Case(kind="async", together=512, body=KIB, aims=_AT_ONCE),
     "sync_1": _sync(1, 8_000, 6_000, aims={**_QUICKER, SPEED: Aim(least=1.0)}),
+    "ping": Case(
+        run="ping", warm=8_000, count=12_000, units=(CPU, SPEED, *LATENCY),
+        aims={**_QUICKER, **_AT_ONCE},
+    ),
     "sync_16": _sync(16, 30_000, 30_000),
     "sync_64": _sync(64, 40_000, 40_000, plain=True, aims=_fast(0.22, 1.5)),
     "sync_64_1k": _sync(64, 40_000, 40_000, body=KIB),

@@ -20,7 +20,7 @@ UNIT: Final = 32
 """Messages that are written together."""
 READ_BYTES: Final = 1 << 20
 SILENCE_S: Final = 30.0
-_SUCCESS: Final = b'"code":0,'
+SUCCESS: Final = b'"code":0,'
 _ANSWER: Final = b'"code":'
 
 
@@ -69,8 +69,8 @@ class _Pipe:
         if not data:
             raise ConnectionError("the broker closed the connection")
         seen = self._tail + data
-        self._tail = seen[-len(_SUCCESS) + 1 :]
-        answers = seen.count(_SUCCESS)
+        self._tail = seen[-len(SUCCESS) + 1 :]
+        answers = seen.count(SUCCESS)
         if seen.count(_ANSWER, 0, len(seen) - 2) > answers:
             raise ConnectionError(f"a message was refused: {seen[:600]!r}")
         self._under_way -= answers

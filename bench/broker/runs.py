@@ -99,16 +99,20 @@ def raw(place: Place, case: Case) -> Figures:
     return _raw(place, case, new_topic(place, case.queues))
 
 
-def _raw(place: Place, case: Case, topic: str) -> Figures:
+def ping(place: Place, case: Case) -> Figures:
+    return _raw(place, case, new_topic(place, case.queues), "bench.broker.ping")
+
+
+def _raw(place: Place, case: Case, topic: str, program: str = "bench.broker.load") -> Figures:
     load = Load(
         place.cluster.broker.address, topic, place.sized(case.warm), place.sized(case.count),
         case.body, case.queues, case.connections, case.together,
     )  # fmt: skip
-    return _measured(place, _load_command(load), load.count)
+    return _measured(place, _load_command(load, program), load.count)
 
 
-def _load_command(load: Load) -> list[str]:
-    return [sys.executable, "-m", "bench.broker.load", msgspec.json.encode(load).decode()]
+def _load_command(load: Load, program: str = "bench.broker.load") -> list[str]:
+    return [sys.executable, "-m", program, msgspec.json.encode(load).decode()]
 
 
 def _measured(place: Place, command: list[str], count: int) -> Figures:
@@ -302,7 +306,7 @@ def _fill(place: Place, topic: str, gib: float) -> None:
 
 
 RUNS: Final[dict[str, Run]] = {
-    "java": java, "raw": raw, "drain": drain, "old": old, "waiting": waiting,
+    "java": java, "raw": raw, "ping": ping, "drain": drain, "old": old, "waiting": waiting,
     "memory_idle": memory_idle, "memory_load": memory_load, "start_up": start_up,
     "recovery": recovery, "growth": growth,
 }  # fmt: skip
