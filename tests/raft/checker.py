@@ -162,7 +162,7 @@ class Checker:
 
     def _match(self, one: Node, other: Node) -> None:
         logs = one.core.log, other.core.log
-        if any(n.core.log.end != n.disk.end for n in (one, other)):
+        if any(n.has_writes_under_way for n in (one, other)):
             return
         start = max(one.disk.start, other.disk.start)
         common = min(one.disk.end, other.disk.end)

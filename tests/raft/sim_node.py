@@ -121,6 +121,13 @@ class Node:
         return self.member.core
 
     @property
+    def has_writes_under_way(self) -> bool:
+        """Whether the core knows of a write, a cut or a new beginning that the disk does not have
+        yet. A log may begin anew just where the old one ends."""
+        log = self.core.log
+        return (log.start, log.end) != (self.disk.start, self.disk.end)
+
+    @property
     def is_up(self) -> bool:
         return self.member is not None and not self.paused
 
@@ -131,7 +138,12 @@ class Node:
     # -- inputs ----------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message) -> None:
-        if self.member is None or self._postpone(self.receive, sender, message):
+        if self.member is None:
+            return
+        if self.paused:
+            # What waits in sockets is bounded; what comes behind it is lost.
+            if len(self._backlog) < BACKLOG_MAX:
+                self._backlog.append((self.receive, (sender, message)))
             return
         self._do(self.member.receive, sender, message)
 
@@ -230,8 +242,12 @@ class Node:
         )
 
     def _if_alive(self, incarnation: int, action: Callable[..., None], *arguments: object) -> None:
-        alive = self.member is not None and incarnation == self._incarnation
-        if alive and not self._postpone(action, *arguments):
+        """What the disk and the clock tell comes late in a pause, but it comes."""
+        if self.member is None or incarnation != self._incarnation:
+            return
+        if self.paused:
+            self._backlog.append((action, arguments))
+        else:
             action(*arguments)
 
     def _sync_ends(self, end: int, generation: int) -> None:
@@ -275,11 +291,6 @@ class Node:
             self._wake_us = us
             self.world.after(us - self.world.now_us, self._if_alive, self._incarnation,
                              self._wake, us)  # fmt: skip
-
-    def _postpone(self, action: Callable[..., None], *arguments: object) -> bool:
-        if self.paused and len(self._backlog) < BACKLOG_MAX:
-            self._backlog.append((action, arguments))
-        return self.paused
 
     @property
     def leads(self) -> bool:
