@@ -1,4 +1,4 @@
-"""What a scan in plain Python gathers for dispatch: ConsumeQueue entries, and keys of the index.
+"""What plain Python gathers of records for dispatch: ConsumeQueue entries, and keys of the index.
 
 Almost all records have a unique id, and what stands around it is the same for many of them: it is
 looked at once.
@@ -29,9 +29,9 @@ _SEAL: Final = ENTRY_END + SEAL_PREFIX
 
 
 class Collected:
-    def __init__(self, delays_ms: tuple[int, ...]) -> None:
+    def __init__(self, delays_ms: tuple[int, ...], stored: int = 0) -> None:
         self.keys = bytearray()
-        self.stored = 0
+        self.stored = stored
         """Store time of the last record."""
         self._delays_ms = delays_ms
         self._done: list[Run] = []
@@ -80,17 +80,29 @@ class Collected:
         if is_sealed and not digits[:-1].isdigit():
             return 0
         unique_id, _, after = (unsealed if is_sealed else rest).partition(ENTRY_END)
-        around = _around(before, after)
-        if around is None or around.size != len(names) or not unique_id or not unique_id.isascii():
+        found = _found_around(before, after)
+        if found is None or found[1] != len(names) or not unique_id or not unique_id.isascii():
             return 0
         self.stored = stored
+        self.add_known(found[0], unique_id.decode(), queue_id, queue_offset, physical, size)
+        return size
+
+    def add_known(
+        self,
+        around: "Around",
+        unique_id: str,
+        queue_id: bytes,
+        queue_offset: int,
+        physical: int,
+        size: int,
+    ) -> None:
+        """Take a record of which all is known, which was stored at `self.stored`."""
         entry = ENTRY.pack(physical, size, around.tag_code)
         self._add_entry(around.topic + queue_id, queue_offset, entry)
-        hashed = java.key_hash(around.topic_text, unique_id.decode())
-        self.keys += KEY.pack(hashed, physical, stored)
+        hashed = java.key_hash(around.topic_text, unique_id)
+        self.keys += KEY.pack(hashed, physical, self.stored)
         if around.hashes:
             self._add_keys(around.hashes, physical)
-        return size
 
     def _tag_code(self, topic: bytes, values: dict[bytes, bytes]) -> int:
         """Hash of the tag; for a delayed message the time when it is due."""
@@ -120,38 +132,39 @@ class Collected:
         return self._done + rest
 
 
-class _Around(msgspec.Struct, frozen=True):
-    """What messages of one topic and sender have in common."""
+class Around(msgspec.Struct, frozen=True):
+    """What messages of one topic have in common that differ in their unique ids alone."""
 
     topic: bytes
     topic_text: str
-    size: int
-    """Of topic and properties with their lengths."""
     tag_code: int
     hashes: list[int]
     """Of all keys but the unique id."""
 
 
+def around(topic: bytes, before: bytes, after: bytes) -> Around | None:
+    """Out of the properties before and behind a unique id; None if they are not so usual that the
+    rest is known."""
+    is_whole = not before or before.endswith(ENTRY_END)
+    if topic == SCHEDULE_TOPIC or not is_whole or _UNIQUE in after:
+        return None
+    values = dict(_DISPATCHED.findall(before) + _DISPATCHED.findall(after))
+    tag_code = _tag_hash(values[b"TAGS"]) if b"TAGS" in values else 0
+    text = topic.decode(errors="replace")
+    return Around(topic, text, tag_code, _key_hashes(topic, values))
+
+
 @lru_cache(512)
-def _around(before: bytes, after: bytes) -> _Around | None:
-    """Out of a topic and properties what stands before the unique id, and behind it up to the
-    seal; None if they say more than a scan has to know."""
+def _found_around(before: bytes, after: bytes) -> tuple[Around, int] | None:
+    """The same out of a record's topic and properties, less the seal; and the bytes of all that,
+    as far as the properties' length tells."""
     topic_size = before[0] if before else 0
     properties_at = 1 + topic_size + 2
-    topic, properties = before[1 : 1 + topic_size], before[properties_at:]
-    if topic_size > TOPIC_BYTES_MAX_V1 or len(before) < properties_at or topic == SCHEDULE_TOPIC:
+    if topic_size > TOPIC_BYTES_MAX_V1 or len(before) < properties_at:
         return None
-    if (properties and not properties.endswith(ENTRY_END)) or _UNIQUE in after:
-        return None
-    values = dict(_DISPATCHED.findall(properties) + _DISPATCHED.findall(after))
+    found = around(before[1 : 1 + topic_size], before[properties_at:], after)
     size = properties_at + int.from_bytes(before[1 + topic_size : properties_at], "big")
-    return _Around(
-        topic,
-        topic.decode(errors="replace"),
-        size,
-        _tag_hash(values[b"TAGS"]) if b"TAGS" in values else 0,
-        _key_hashes(topic, values),
-    )
+    return None if found is None else (found, size)
 
 
 def _key_hashes(topic: bytes, values: dict[bytes, bytes]) -> list[int]:

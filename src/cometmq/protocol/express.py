@@ -17,11 +17,13 @@ import msgspec
 from . import flags
 from ._reference import host_flags, seal
 from .codes import RequestCode
+from .collected import Around, Collected, around
 from .command import ONEWAY, FrameParser, HeaderKind, Response, encode_response
 from .headers import SendFields
 from .layout import FILE_END_BYTES, MAGIC_V1, SEAL_BYTES, TOPIC_BYTES_MAX_V1
 from .numbers import Int32
 from .properties import PROPERTIES_BYTES_MAX
+from .scan import Damage, Scan, Stop
 
 Queue = tuple[str, int]
 FLAGS_TAKEN: Final = flags.COMPRESSED | flags.COMPRESSION_MASK
@@ -39,6 +41,8 @@ _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _HEADS: Final = {size: struct.Struct(f">iIiiiqqiq{size}si") for size in (36, 48, 60)}
 """What stands before the body of a record, by the bytes between born time and the body's length,
 which all sends of a read have in common."""
+_QUEUE_ID: Final = slice(12, 16)
+"""Where it stands in a record."""
 _TIME = struct.Struct(">q")
 _TOPIC_SIZES: Final = tuple(bytes((size,)) for size in range(TOPIC_BYTES_MAX_V1 + 1))
 _SIZE = struct.Struct(">h")
@@ -73,6 +77,8 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     so that their average tells about each."""
     answers: bytes
     """The frames that tell of success."""
+    scan: Scan | None = None
+    """What a scan of the records would tell, if that is known already."""
 
     @property
     def requests(self) -> int:
@@ -140,18 +146,19 @@ def append_sends(
     answers: list[bytes] = []
     pattern = _answer_pattern(rules.answers[0], rules.host_digits)
     hosts = host_flags(born_host, store_host)
+    collected = Collected((), store_timestamp)
     common = born_host + _TIME.pack(store_timestamp) + store_host + bytes(12)
     while requests < requests_max and at < len(data):
         send = _usual_send(data, at, rules)
         if send is None:
             break
-        head, queue, name, unique_id, properties, body_at, end = send
+        head, queue, known, unique_id, properties, body_at, end = send
         next_offset = next_offsets.get(queue)
         if next_offset is None:
             break
         physical = base + position
         record = _record(
-            head.extFields, hosts, common, data[body_at:end], name, properties, next_offset,
+            head.extFields, hosts, common, data[body_at:end], known.topic, properties, next_offset,
             physical, sealed,
         )  # fmt: skip
         size = len(record)
@@ -159,10 +166,14 @@ def append_sends(
             break
         view[position : position + size] = record
         next_offsets[queue] = next_offset + 1
+        queue_id = record[_QUEUE_ID]
+        collected.add_known(known, unique_id, queue_id, next_offset, physical, size)
         if head.flag:
             oneway += 1
         else:
-            answer = pattern % (head.opaque, physical, queue[1], next_offset, unique_id)
+            answer = pattern % (
+                head.opaque, physical, queue[1], next_offset, unique_id.encode()
+            )  # fmt: skip
             answers.append(_PREFIX.pack(4 + len(answer), len(answer)) + answer)
         if queue[0] is not topic or not size_max < 2 * size <= 2 * size_max:
             if counted:
@@ -175,14 +186,18 @@ def append_sends(
         at = end
     if counted:
         puts.append((topic, counted, position - counted_from))
-    return Taken(at, position, (requests - oneway, 0, oneway, 0), puts, b"".join(answers))
+    scan = None
+    if requests:
+        runs, keys = collected.close(), bytes(collected.keys)
+        scan = Scan(position, Stop.END, Damage.NONE, requests, store_timestamp, runs, keys)
+    return Taken(at, position, (requests - oneway, 0, oneway, 0), puts, b"".join(answers), scan)
 
 
 def _usual_send(
     data: bytes, at: int, rules: Rules
-) -> tuple[_Head, Queue, bytes, bytes, bytes, int, int] | None:
-    """The send at `at`: header, queue, topic, unique id, properties as they are stored, where its
-    body lies."""
+) -> tuple[_Head, Queue, Around, str, bytes, int, int] | None:
+    """The send at `at`: header, queue, what is known of it, unique id, properties as they are
+    stored, where its body lies."""
     if len(data) - at < _PREFIX_BYTES:
         return None
     size, word = _PREFIX.unpack_from(data, at)
@@ -207,23 +222,26 @@ def _usual_send(
     unique_id, _, after = rest.partition("\x02")
     if not unique_id.isalnum() or not unique_id.isascii():
         return None
-    are_usual = _known_usual if len(properties) <= _KNOWN_CHARS_MAX else _are_usual
-    if not are_usual(before, after):
+    find = _known if len(properties) <= _KNOWN_CHARS_MAX else _usual_around
+    found = find(topic, before, after, rules.added)
+    if found is None:
         return None
     closing = b"" if properties[-1] == "\x02" else b"\x02"
     stored = properties.encode() + closing + rules.added
-    return head, queues[fields.queue_id], topic, unique_id.encode(), stored, body_at, end
+    return head, queues[fields.queue_id], found, unique_id, stored, body_at, end
 
 
-def _are_usual(before: str, after: str) -> bool:
-    """Whether there is nothing unusual about the properties before and behind a unique id."""
-    if before and not before.endswith("\x02"):
-        return False
+def _usual_around(topic: bytes, before: str, after: str, added: bytes) -> Around | None:
+    """What the properties before and behind a unique id, and those that are added, say of a
+    message; None if there is anything unusual about them."""
     both = before + after
-    return both.isascii() and not any(name in both for name in _UNUSUAL)
+    if not both.isascii() or any(name in both for name in _UNUSUAL):
+        return None
+    closing = b"" if not after or after[-1] == "\x02" else b"\x02"
+    return around(topic, before.encode(), after.encode() + closing + added)
 
 
-_known_usual = lru_cache(512)(_are_usual)
+_known = lru_cache(512)(_usual_around)
 """Many messages of a sender have the same ones there."""
 
 
