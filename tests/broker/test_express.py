@@ -17,7 +17,7 @@ import pytest
 from cometmq.broker.archive_gate import ArchiveGate
 from cometmq.broker.config import BrokerConfig, BrokerRole
 from cometmq.broker.parts import Parts
-from cometmq.protocol import express
+from cometmq.protocol import _reference, express
 from cometmq.protocol.batch import encode_batch
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, FrameParser
@@ -26,6 +26,7 @@ from cometmq.protocol.message import Message
 from cometmq.protocol.topic_config import TopicConfig
 from cometmq.store import commit_log
 from cometmq.store.config import FlushMode
+from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.disk import Disk
 from cometmq.store.errors import WaitTimeout
 from cometmq.store.message_store import MessageStore
@@ -137,6 +138,9 @@ class Outcome(NamedTuple):
     answers: list[tuple[int, int, str | None, dict[str, str], int]]
     raw: list[bytes]
     log: bytes
+    queues: dict[bytes, bytes]
+    found: list[int]
+    """Messages with the one unique id, by the index."""
     put: int
     put_bytes: int
     topic_puts: int
@@ -197,12 +201,19 @@ class Office:
             [(a.opaque, a.code, a.remark, a.text_fields(), int(a.kind)) for a in answers],
             frames,
             bytes(segment.view[: min(end, segment.size)]) if segment is not None else b"",
+            {key: entries(queue) for key, queue in self.store.queues},
+            self.store.index.lookup(TOPIC, UNIQUE_ID, 0, 1 << 62, 1000) if self.store.index else [],
             stats.put.total,
             stats.put_bytes.total,
             stats.topic(TOPIC).put.total,
             stats.topic(TOPIC).sizes,
             {(one.way, one.request, one.answer): sum(one.spread.counts) for one in self.latencies},
         )
+
+
+def entries(queue: ConsumeQueue) -> bytes:
+    window = queue.window(queue.min_offset, queue.max_offset - queue.min_offset)
+    return b"" if window is None else bytes(window[0][window[1] : window[2]])
 
 
 def parsed(each: bytes) -> Command:
@@ -218,6 +229,17 @@ def split_frames(data: bytes) -> Iterator[bytes]:
 
 
 Script = Callable[[Office], Any]
+
+
+def plain_append(view: memoryview, position: int, *others: Any) -> express.Taken:
+    """The plain short way, which foretells what a scan finds."""
+    base = others[1]
+    taken = express.append_sends(view, position, *others)
+    if taken.scan is not None:
+        scan = _reference.scan_records(view, position, taken.position, base, (1000,), True)
+        assert taken.scan == scan
+    assert (taken.scan is not None) == (taken.position > position)
+    return taken
 
 
 @pytest.fixture
@@ -236,11 +258,7 @@ class Ways:
 
     def one(self, way: str, reads: Sequence[bytes], **settings: Any) -> tuple[Outcome, int]:
         """What came of it, and how many bytes went the short way."""
-        if way != "general":
-            hot = express.append_sends if way == "plain" else _compiled.append_sends
-            self._monkeypatch.setattr(commit_log, "append_sends", hot)
-        self._number += 1
-        root = self._root / str(self._number)
+        root = self.root(way)
 
         async def main() -> tuple[Outcome, int]:
             office = Office(root, way, **settings)
@@ -252,6 +270,14 @@ class Ways:
                 office.store.close()
 
         return asyncio.run(main())
+
+    def root(self, way: str) -> Path:
+        """A place for a store of which the sends go that way."""
+        if way != "general":
+            hot = plain_append if way == "plain" else _compiled.append_sends
+            self._monkeypatch.setattr(commit_log, "append_sends", hot)
+        self._number += 1
+        return self._root / str(self._number)
 
     def same(self, reads: Sequence[bytes], **settings: Any) -> dict[str, int]:
         """Demand that all do the same; how much went the short way."""
@@ -327,6 +353,29 @@ def test_frames_may_be_cut_anywhere_by_reads(ways: Ways) -> None:
         reads.append(stream[at : at + size])
         at += size
     ways.same(reads)
+
+
+@pytest.mark.parametrize("between", [b"", "no unique id", "a new topic"])
+def test_all_that_came_in_one_turn_is_readable_after_it(between: bytes | str, ways: Ways) -> None:
+    """Whether its parts went one way or both."""
+    other = UNUSUAL[between] if isinstance(between, str) else between
+    turn = [json_send(opaque=1) + json_send(fields(e="2"), opaque=2), other, json_send(opaque=3)]
+
+    async def main(way: str) -> Outcome:
+        office = Office(ways.root(way), way)
+        try:
+            await office.feed(opened())
+            for read in turn:
+                office.connection.data_received(read)
+            await office.feed(b"")
+            return office.outcome()
+        finally:
+            office.connection.connection_lost(None)
+            office.store.close()
+
+    outcomes = [asyncio.run(main(way)) for way in WAYS]
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+    assert len(outcomes[0].found) == 4 + 3
 
 
 def test_where_a_file_ends_the_general_way_goes_on_in_the_next(ways: Ways) -> None:

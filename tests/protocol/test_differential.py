@@ -37,8 +37,10 @@ from .records import (
     HOST_V6,
     STORED_AT,
     Log,
+    Put,
     encoded,
     end_marker,
+    log_of,
     simple,
 )
 from .rocketmq_bytes import SEALED_RECORDS
@@ -573,6 +575,57 @@ def test_logs_are_scanned_alike(
     }:
         assert_alike(functools.partial(ask, start=start, end=len(data)), data)
     assert_alike(functools.partial(ask, start=0, end=len(data) // 2), data)
+
+
+USUAL_PROPERTIES = st.builds(
+    lambda before, unique_id, after, end: (
+        b"\x02".join([*before, b"UNIQ_KEY\x01" + unique_id.encode(), *after]) + end
+    ),
+    st.lists(PROPERTY, max_size=2),
+    st.one_of(WORDS, st.text("0123456789ABCDEF", max_size=40)),
+    st.lists(PROPERTY, max_size=2),
+    st.sampled_from((b"", b"\x02")),
+)
+
+
+@examples
+@given(
+    properties=st.lists(USUAL_PROPERTIES, max_size=4),
+    mutations=MUTATIONS,
+    topic=st.sampled_from(("orders", "订单", "SCHEDULE_TOPIC_XXXX", "UNIQ_KEY\x01")),
+    sealed=st.booleans(),
+)
+def test_records_with_a_unique_id_are_scanned_alike(
+    properties: list[bytes], mutations: list[Mutation], topic: str, sealed: bool
+) -> None:
+    """Plain Python knows such ones well, and trusts what it knows."""
+    puts = (Put(simple(topic, 1, each), number) for number, each in enumerate(properties))
+    data = mutated(log_of(puts, 7, sealed).data, mutations)
+    assert_alike(
+        lambda hot, raw: hot.scan_records(memoryview(raw), 0, len(raw), 7, (1000,), True, False),
+        data,
+    )
+
+
+USUAL = (
+    b"KEYS\x01k1\x02UNIQ_KEY\x017F0000010B6130946E094CEA932D0000\x02WAIT\x01true\x02TAGS\x01a\x02"
+)
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_every_value_of_every_byte_of_a_usual_record_is_scanned_alike(sealed: bool) -> None:
+    puts = [Put(simple(properties=USUAL), number) for number in range(2)]
+    log = log_of(puts, sealed=sealed)
+    data = bytearray(log.data)
+    view = memoryview(data)
+    for at in range(log.size(0)):
+        kept = data[at]
+        for value in range(256):
+            data[at] = value
+            compiled = _compiled.scan_records(view, 0, len(data), 0, (1000,), True, False)
+            plain = _reference.scan_records(view, 0, len(data), 0, (1000,), True, False)
+            assert compiled == plain, (at, value)
+        data[at] = kept
 
 
 def test_a_scan_gives_the_same_types_either_way() -> None:

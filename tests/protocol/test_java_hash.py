@@ -43,6 +43,14 @@ def test_a_key_is_hashed_together_with_its_topic() -> None:
     assert key_hash("a", "b#c") == key_hash("a#b", "c")
 
 
+@pytest.mark.parametrize("text", ["7F0000010B6130946E094CEA932D00FF", "订单🚀 of two scripts 键"])
+def test_a_key_of_any_length_has_the_hash_of_the_whole_text(text: str) -> None:
+    for start in range(len(text)):
+        for end in range(start, len(text) + 1):
+            key = text[start:end]
+            assert key_hash("orders", key) == abs(string_hash(f"orders#{key}"))
+
+
 def test_a_tag_is_hashed_apart_from_a_key_of_the_same_text() -> None:
     # What RocketMQ 5.5.0 keeps in its index of the tag TagA.
     assert key_hash("TopicTest", tag_key("TagA")) == 0x4E293B58

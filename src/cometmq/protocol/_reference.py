@@ -12,15 +12,14 @@ A record in the CommitLog (big-endian):
 A sealed record ends in the property `__CRC32#`: a checksum over everything before it.
 """
 
-import re
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TypeAlias
 from zlib import crc32
 
-from . import flags, java
+from . import flags
 from .batch import encode_batched
+from .collected import Collected
 from .errors import IllegalMessage, MalformedRecord
 from .layout import (
     BLANK_MAGIC,
@@ -37,7 +36,6 @@ from .layout import (
     KEY_BYTES,
     MAGIC_V1,
     MAGIC_V2,
-    SCHEDULE_TOPIC,
     SEAL_BYTES,
     SEAL_PREFIX,
     TOPIC_BYTES_MAX,
@@ -45,7 +43,7 @@ from .layout import (
 )
 from .message import Appended, Message
 from .properties import ENTRY_END, PROPERTIES_BYTES_MAX, RECORD_CRC, without_property
-from .scan import Damage, Run, Scan, Selection, Stop
+from .scan import Damage, Scan, Selection, Stop
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 UNIQUE_BEGINNING_BYTES = 12
@@ -58,16 +56,17 @@ _BEFORE_BODY = {
     for stored in (8, 20)
 }
 """Everything before the body, by the sizes of the hosts."""
-_INT8, _INT16, _INT32, _INT64, _SIZE_AND_MAGIC, _QUEUE = (
-    struct.Struct(form).unpack_from for form in (">b", ">h", ">i", ">q", ">iI", ">4siq")
+_INT8, _INT16, _INT32, _INT64, _SIZE_AND_MAGIC = (
+    struct.Struct(form).unpack_from for form in (">b", ">h", ">i", ">q", ">iI")
 )
-_DISPATCHED = re.compile(rb"(?:^|\x02)(TAGS|KEYS|UNIQ_KEY|DELAY)\x01([^\x02]+)")
+_PUT_INT32 = struct.Struct(">i").pack_into
 _RECORD_CRC = RECORD_CRC.encode()
+_REVERSED_SEAL = ENTRY_END + b"%010d" + SEAL_PREFIX[::-1]
 
 
-def _seal(crc: int) -> bytes:
+def seal(crc: int) -> bytes:
     """The checksum as a property; its ten digits stand least significant first."""
-    return SEAL_PREFIX + f"{crc:010d}"[::-1].encode() + ENTRY_END
+    return (_REVERSED_SEAL % crc)[::-1]
 
 
 def encode_record(
@@ -107,7 +106,7 @@ def encode_record(
         head = before_body.pack(
             size, MAGIC_V2 if long_topic else MAGIC_V1, crc32(body) & 0x7FFFFFFF, message.queue_id,
             message.flag, queue_offset, physical_offset,
-            message.sys_flag & ~_HOST_FLAGS | _host_flags(born_host, store_host),
+            message.sys_flag & ~_HOST_FLAGS | host_flags(born_host, store_host),
             message.born_timestamp, born_host, store_timestamp, store_host,
             message.reconsume_times, message.prepared_transaction_offset, len(body),
         )  # fmt: skip
@@ -121,7 +120,7 @@ def encode_record(
         properties_size.to_bytes(2, "big"), properties,
     ))  # fmt: skip
     if sealed:
-        record += _seal(crc32(record) & 0x7FFFFFFF)
+        record += seal(crc32(record) & 0x7FFFFFFF)
     view[position : position + size] = record
     return size
 
@@ -217,7 +216,7 @@ def append_records(
 _HOST_FLAGS = flags.BORN_HOST_V6 | flags.STORE_HOST_V6
 
 
-def _host_flags(born_host: bytes, store_host: bytes) -> int:
+def host_flags(born_host: bytes, store_host: bytes) -> int:
     born = flags.BORN_HOST_V6 if len(born_host) == 20 else 0
     return born | flags.STORE_HOST_V6 if len(store_host) == 20 else born
 
@@ -337,7 +336,7 @@ def _checksum_holds(view: memoryview, position: int, size: int, parts: Parts) ->
         tail = bytes(view[sealed_end : position + size])
         named = tail.startswith(SEAL_PREFIX)
         if named or (tail[-1:] == ENTRY_END and tail[-11:-1].isdigit()):
-            matches = tail[-11:] == _seal(crc32(view[position:sealed_end]) & 0x7FFFFFFF)[-11:]
+            matches = tail[-11:] == seal(crc32(view[position:sealed_end]) & 0x7FFFFFFF)[-11:]
             if named or matches:
                 return named and matches
         if b"\0" in tail:
@@ -364,92 +363,29 @@ def scan_records(
     With `collect`, gather what dispatch needs: ConsumeQueue entries by queue, and index keys.
     Without `verify` checksums are taken for granted: for records that were just encoded here.
     """
-    position, count, last_timestamp = start, 0, 0
+    position, count = start, 0
     stop, damage = Stop.END, Damage.NONE
-    collected = _Collected(delays_ms)
+    collected = Collected(delays_ms)
+    may_hurry = collect and not verify
     while position < end:
+        # What was just encoded here is usual for the most part.
+        if may_hurry and (size := collected.add_usual(view, position, end, base + position)):
+            position += size
+            count += 1
+            continue
         size, parts = _check(view, position, end, base + position, verify=verify)
         if size <= 0:
             stop = Stop.DAMAGED if size else Stop.BLANK
             damage = Damage(-size)
             break
-        (last_timestamp,) = _INT64(view, parts[0])
+        (collected.stored,) = _INT64(view, parts[0])
         if collect:
-            collected.add(view, position, size, parts, base + position, last_timestamp)
+            collected.add(view, position, size, base + position, *parts[3:6])
         position += size
         count += 1
     return Scan(
-        position, stop, damage, count, last_timestamp, collected.close(), bytes(collected.keys)
+        position, stop, damage, count, collected.stored, collected.close(), bytes(collected.keys)
     )
-
-
-class _Collected:
-    """Entries and keys gathered by a scan."""
-
-    def __init__(self, delays_ms: tuple[int, ...]) -> None:
-        self.keys = bytearray()
-        self._delays_ms = delays_ms
-        self._done: list[Run] = []
-        self._open: dict[bytes, tuple[int, bytearray]] = {}
-
-    def add(
-        self, view: memoryview, position: int, size: int, parts: Parts, physical: int, stored: int
-    ) -> None:
-        _, _, _, topic_at, topic_size, properties_at, _ = parts
-        sys_flag = _INT32(view, position + 36)[0]
-        # Topic, and behind its size the properties: copied once, views are slow to cut.
-        names = bytes(view[topic_at : position + size])
-        topic = names[:topic_size]
-        values = dict(_DISPATCHED.findall(names[properties_at - topic_at :]))
-        if flags.is_queued(sys_flag):
-            entry = ENTRY.pack(physical, size, self._tag_code(topic, values, stored))
-            queue_id, _, queue_offset = _QUEUE(view, position + 12)
-            self._add_entry(topic + queue_id, queue_offset, entry)
-        if sys_flag & flags.TRANSACTION_MASK != flags.TRANSACTION_ROLLBACK:
-            self._add_keys(topic, values, physical, stored)
-
-    def _tag_code(self, topic: bytes, values: dict[bytes, bytes], stored: int) -> int:
-        """Hash of the tag; for a delayed message the time when it is due."""
-        if topic == SCHEDULE_TOPIC and self._delays_ms:
-            level = _decimal(values.get(b"DELAY", b""))
-            if level > 0:
-                return stored + self._delays_ms[min(level, len(self._delays_ms)) - 1]
-        return _tag_hash(values[b"TAGS"]) if b"TAGS" in values else 0
-
-    def _add_entry(self, queue: bytes, offset: int, entry: bytes) -> None:
-        run = self._open.get(queue)
-        if run is not None and run[0] + len(run[1]) // ENTRY_BYTES == offset:
-            run[1].extend(entry)
-            return
-        if run is not None:
-            self._done.append(Run(queue, run[0], bytes(run[1])))
-        self._open[queue] = (offset, bytearray(entry))
-
-    def _add_keys(
-        self, topic: bytes, values: dict[bytes, bytes], physical: int, stored: int
-    ) -> None:
-        raw = (values.get(b"UNIQ_KEY", b""), *values.get(b"KEYS", b"").split(b" "))
-        keys = [key.decode(errors="replace") for key in raw if key]
-        if b"TAGS" in values:
-            keys.append(java.tag_key(values[b"TAGS"].decode(errors="replace")))
-        for key in keys:
-            hashed = java.key_hash(topic.decode(errors="replace"), key)
-            self.keys += KEY.pack(hashed, physical, stored)
-
-    def close(self) -> list[Run]:
-        """All runs: those closed by a jump first, then one a queue in order of appearance."""
-        rest = [Run(queue, first, bytes(raw)) for queue, (first, raw) in self._open.items()]
-        return self._done + rest
-
-
-@lru_cache(4096)
-def _tag_hash(tag: bytes) -> int:
-    """A topic has few tags, and many messages with each."""
-    return java.string_hash(tag.decode(errors="replace"))
-
-
-def _decimal(text: bytes) -> int:
-    return int(text) if text.isdigit() and len(text) < 10 else 0
 
 
 def select_records(
@@ -537,17 +473,19 @@ def index_insert(
     begin_time, end_time, begin_offset, end_offset, used, count = INDEX_HEADER.unpack_from(view)
     count = max(count, 1)
     at = start
+    item_at = INDEX_HEADER_BYTES + slot_count * 4 + count * INDEX_ITEM_BYTES
     while at < len(keys) and count < item_limit:
         hashed, physical, stored = KEY.unpack_from(keys, at)
         slot_at = INDEX_HEADER_BYTES + hashed % slot_count * 4
-        previous = int.from_bytes(view[slot_at : slot_at + 4], "big", signed=True)
+        (previous,) = _INT32(view, slot_at)
         if not 0 < previous < count:
             previous = 0
             used += 1
-        seconds = min(max((stored - begin_time) // 1000, 0), 0x7FFFFFFF) if begin_time > 0 else 0
-        item_at = INDEX_HEADER_BYTES + slot_count * 4 + count * INDEX_ITEM_BYTES
+        late = 0 < begin_time < stored
+        seconds = min((stored - begin_time) // 1000, 0x7FFFFFFF) if late else 0
         INDEX_ITEM.pack_into(view, item_at, hashed, physical, seconds, previous)
-        view[slot_at : slot_at + 4] = count.to_bytes(4, "big")
+        _PUT_INT32(view, slot_at, count)
+        item_at += INDEX_ITEM_BYTES
         if count == 1:
             begin_time, begin_offset = stored, physical
         end_time, end_offset = stored, physical

@@ -8,18 +8,22 @@ This is the plain form of what `_compiled.pyx` does, which also takes batches an
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
-from . import _reference, flags
+from . import flags
+from ._reference import host_flags, seal
 from .codes import RequestCode
+from .collected import Around, Collected, around
 from .command import ONEWAY, FrameParser, HeaderKind, Response, encode_response
-from .errors import IllegalMessage
 from .headers import SendFields
-from .message import Message
+from .layout import FILE_END_BYTES, MAGIC_V1, SEAL_BYTES, TOPIC_BYTES_MAX_V1
 from .numbers import Int32
-from .properties import property_value
+from .properties import PROPERTIES_BYTES_MAX
+from .scan import Damage, Scan, Stop
 
 Queue = tuple[str, int]
 FLAGS_TAKEN: Final = flags.COMPRESSED | flags.COMPRESSION_MASK
@@ -28,10 +32,22 @@ OPAQUE, MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, UNIQUE_ID = slots = (
 )  # fmt: skip
 """What stands in a pattern of an answer where each answer has something of its own."""
 _PREFIX = struct.Struct(">II")
+_PREFIX_BYTES: Final = 8
 _UNUSUAL: Final = (
-    b"DELAY\x01", b"TIMER_", b"CLUSTER\x01", b"TRAN_MSG\x01", b"POP_CK\x01", b"__CRC32#\x01",
-    b"WAIT\x01false",
+    "DELAY\x01", "TIMER_", "CLUSTER\x01", "TRAN_MSG\x01", "POP_CK\x01", "__CRC32#\x01",
+    "WAIT\x01false", "UNIQ_KEY\x01",
 )  # fmt: skip
+_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
+_HEADS: Final = {size: struct.Struct(f">iIiiiqqiq{size}si") for size in (36, 48, 60)}
+"""What stands before the body of a record, by the bytes between born time and the body's length,
+which all sends of a read have in common."""
+_QUEUE_ID: Final = slice(12, 16)
+"""Where it stands in a record."""
+_TIME = struct.Struct(">q")
+_TOPIC_SIZES: Final = tuple(bytes((size,)) for size in range(TOPIC_BYTES_MAX_V1 + 1))
+_SIZE = struct.Struct(">h")
+_KNOWN_CHARS_MAX: Final = 512
+"""Of properties that are remembered."""
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -61,6 +77,8 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     so that their average tells about each."""
     answers: bytes
     """The frames that tell of success."""
+    scan: Scan | None = None
+    """What a scan of the records would tell, if that is known already."""
 
     @property
     def requests(self) -> int:
@@ -122,85 +140,145 @@ def append_sends(
     requests_max: int,
 ) -> Taken:
     """Put the sends that `data` begins with into the log, and count up their queues' offsets."""
-    at = requests = oneway = 0
-    puts: dict[tuple[str, int], tuple[int, int]] = {}
+    at = requests = oneway = counted = counted_from = size_max = 0
+    topic = ""
+    puts: list[tuple[str, int, int]] = []
     answers: list[bytes] = []
-    while requests < requests_max:
-        found = _usual_send(data, at, rules)
-        if found is None:
+    pattern = _answer_pattern(rules.answers[0], rules.host_digits)
+    hosts = host_flags(born_host, store_host)
+    collected = Collected((), store_timestamp)
+    common = born_host + _TIME.pack(store_timestamp) + store_host + bytes(12)
+    while requests < requests_max and at < len(data):
+        send = _usual_send(data, at, rules)
+        if send is None:
             break
-        head, queue, properties, body_at, end = found
+        head, queue, known, unique_id, properties, body_at, end = send
         next_offset = next_offsets.get(queue)
-        unique_id = property_value(properties, b"UNIQ_KEY")
-        if next_offset is None or unique_id is None or not unique_id.isalnum():
+        if next_offset is None:
             break
-        fields = head.extFields
-        message = Message(
-            queue[0], queue[1], data[body_at:end], properties, fields.flag, fields.sys_flag,
-            fields.born_timestamp, born_host,
+        physical = base + position
+        record = _record(
+            head.extFields, hosts, common, data[body_at:end], known.topic, properties, next_offset,
+            physical, sealed,
         )  # fmt: skip
-        try:
-            size = _reference.encode_record(
-                view, position, limit, message, next_offset, base + position, store_timestamp,
-                store_host, sealed,
-            )  # fmt: skip
-        except IllegalMessage:
+        size = len(record)
+        if not size or position + size + FILE_END_BYTES > limit:
             break
-        if not size:
-            break
+        view[position : position + size] = record
         next_offsets[queue] = next_offset + 1
-        if head.flag & ONEWAY:
+        queue_id = record[_QUEUE_ID]
+        collected.add_known(known, unique_id, queue_id, next_offset, physical, size)
+        if head.flag:
             oneway += 1
         else:
-            answers.append(
-                _answer(rules, head.opaque, base + position, queue[1], next_offset, unique_id)
-            )
-        alike = queue[0], (size - 1).bit_length()
-        count, total = puts.get(alike, (0, 0))
-        puts[alike] = count + 1, total + size
+            answer = pattern % (
+                head.opaque, physical, queue[1], next_offset, unique_id.encode()
+            )  # fmt: skip
+            answers.append(_PREFIX.pack(4 + len(answer), len(answer)) + answer)
+        if queue[0] is not topic or not size_max < 2 * size <= 2 * size_max:
+            if counted:
+                puts.append((topic, counted, position - counted_from))
+            topic, counted, counted_from = queue[0], 0, position
+            size_max = 1 << (size - 1).bit_length()
+        counted += 1
         position += size
         requests += 1
         at = end
-    counted = [(topic, count, size) for (topic, _), (count, size) in puts.items()]
-    return Taken(at, position, (requests - oneway, 0, oneway, 0), counted, b"".join(answers))
+    if counted:
+        puts.append((topic, counted, position - counted_from))
+    scan = None
+    if requests:
+        runs, keys = collected.close(), bytes(collected.keys)
+        scan = Scan(position, Stop.END, Damage.NONE, requests, store_timestamp, runs, keys)
+    return Taken(at, position, (requests - oneway, 0, oneway, 0), puts, b"".join(answers), scan)
 
 
-def _usual_send(data: bytes, at: int, rules: Rules) -> tuple[_Head, Queue, bytes, int, int] | None:
-    """The send at `at`: header, queue, properties as they are stored, where its body lies."""
-    if len(data) - at < _PREFIX.size:
+def _usual_send(
+    data: bytes, at: int, rules: Rules
+) -> tuple[_Head, Queue, Around, str, bytes, int, int] | None:
+    """The send at `at`: header, queue, what is known of it, unique id, properties as they are
+    stored, where its body lies."""
+    if len(data) - at < _PREFIX_BYTES:
         return None
     size, word = _PREFIX.unpack_from(data, at)
-    body_at, end = at + _PREFIX.size + word, at + 4 + size  # A JSON header's kind is 0.
+    body_at, end = at + _PREFIX_BYTES + word, at + 4 + size  # A JSON header's kind is 0.
     if size > rules.frame_bytes_max or body_at > end or end > len(data):
         return None
     try:
-        head = _decode(data[at + _PREFIX.size : body_at])
+        head = _decode(data[at + _PREFIX_BYTES : body_at])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     fields = head.extFields
-    if head.code != RequestCode.SEND_MESSAGE_V2 or head.flag & ~ONEWAY or fields.batch:
+    if head.code != _SEND or head.flag & ~ONEWAY or fields.batch:
         return None
     if fields.sys_flag & ~FLAGS_TAKEN or fields.reconsume_times:
         return None
-    queues = rules.topics[fields.topic.encode()]
-    properties = fields.properties.encode()
-    if not properties.isascii() or end - body_at > rules.body_bytes_max:
+    topic = fields.topic.encode()
+    queues = rules.topics[topic]
+    if not 0 <= fields.queue_id < len(queues) or end - body_at > rules.body_bytes_max:
         return None
-    if not 0 <= fields.queue_id < len(queues):
+    properties = fields.properties
+    before, _, rest = properties.partition("UNIQ_KEY\x01")
+    unique_id, _, after = rest.partition("\x02")
+    if not unique_id.isalnum() or not unique_id.isascii():
         return None
-    for name in _UNUSUAL:
-        if name in properties:
-            return None
-    closing = b"" if properties.endswith(b"\x02") else b"\x02"
-    return head, queues[fields.queue_id], properties + closing + rules.added, body_at, end
+    find = _known if len(properties) <= _KNOWN_CHARS_MAX else _usual_around
+    found = find(topic, before, after, rules.added)
+    if found is None:
+        return None
+    closing = b"" if properties[-1] == "\x02" else b"\x02"
+    stored = properties.encode() + closing + rules.added
+    return head, queues[fields.queue_id], found, unique_id, stored, body_at, end
 
 
-def _answer(
-    rules: Rules, opaque: int, physical: int, queue_id: int, queue_offset: int, unique_id: bytes
+def _usual_around(topic: bytes, before: str, after: str, added: bytes) -> Around | None:
+    """What the properties before and behind a unique id, and those that are added, say of a
+    message; None if there is anything unusual about them."""
+    both = before + after
+    if not both.isascii() or any(name in both for name in _UNUSUAL):
+        return None
+    closing = b"" if not after or after[-1] == "\x02" else b"\x02"
+    return around(topic, before.encode(), after.encode() + closing + added)
+
+
+_known = lru_cache(512)(_usual_around)
+"""Many messages of a sender have the same ones there."""
+
+
+def _record(
+    fields: SendFields,
+    hosts: int,
+    common: bytes,
+    body: bytes,
+    topic: bytes,
+    properties: bytes,
+    queue_offset: int,
+    physical_offset: int,
+    sealed: bool,
 ) -> bytes:
-    pieces = rules.answers[0]
-    header = b"%b%d%b%b%016X%b%d%b%d%b%b%b" % (
-        pieces[0], opaque, pieces[1], rules.host_digits, physical, pieces[2], queue_id, pieces[3],
-        queue_offset, pieces[4], unique_id, pieces[5],
-    )  # fmt: skip
-    return _PREFIX.pack(4 + len(header), len(header)) + header
+    """What the log has of a send (see `_reference`); empty if its topic or properties are long."""
+    properties_size = len(properties) + SEAL_BYTES if sealed else len(properties)
+    if len(topic) > TOPIC_BYTES_MAX_V1 or properties_size > PROPERTIES_BYTES_MAX:
+        return b""
+    head = _HEADS[len(common)]
+    size = head.size + len(body) + 1 + len(topic) + 2 + properties_size
+    record = b"".join((
+        head.pack(
+            size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, fields.queue_id, fields.flag, queue_offset,
+            physical_offset, fields.sys_flag | hosts, fields.born_timestamp, common, len(body),
+        ),
+        body, _TOPIC_SIZES[len(topic)], topic, _SIZE.pack(properties_size), properties,
+    ))  # fmt: skip
+    return record + seal(crc32(record) & 0x7FFFFFFF) if sealed else record
+
+
+@lru_cache(8)
+def _answer_pattern(pieces: tuple[bytes, ...], host_digits: bytes) -> bytes:
+    """An answer, with room for opaque, physical offset, queue, its offset and unique id."""
+    opaque, message_id, queue, offset, unique_id, rest = (
+        piece.replace(b"%", b"%%") for piece in pieces
+    )
+    return b"".join((
+        opaque, b"%d", message_id, host_digits, b"%016X", queue, b"%d", offset, b"%d", unique_id,
+        b"%b", rest,
+    ))  # fmt: skip

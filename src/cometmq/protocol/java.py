@@ -8,8 +8,10 @@ from typing import Final
 _POWERS: Final = tuple(pow(31, number, 1 << 32) for number in range(512))
 
 
-_KEY_END: Final = 12
+_COUNT_CHARS: Final = 4
 """Characters at the end of a unique id that differ from one message to the next."""
+_TIME_CHARS: Final = 8
+"""Those before them differ from one millisecond to the next."""
 
 
 def string_hash(text: str) -> int:
@@ -20,12 +22,24 @@ def string_hash(text: str) -> int:
 
 def key_hash(topic: str, key: str) -> int:
     """The number an index file keeps of `topic#key`: Math.abs, where the one overflow is 0."""
-    value = _hash_on(_beginning_hash(topic, key[:-_KEY_END]), key[-_KEY_END:])
+    value = _beginning_hash(topic, key[:-_COUNT_CHARS])
+    end = key[-_COUNT_CHARS:]
+    if len(end) == _COUNT_CHARS and end.isascii():
+        first, second, third, fourth = end.encode()
+        value = value * 31**4 + first * 31**3 + second * 31**2 + third * 31 + fourth
+        value &= 0xFFFFFFFF
+    else:
+        value = _hash_on(value, end)
     return 0x1_0000_0000 - value if value > 0x8000_0000 else value & 0x7FFFFFFF
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def _beginning_hash(topic: str, beginning: str) -> int:
+    return _hash_on(_sender_hash(topic, beginning[:-_TIME_CHARS]), beginning[-_TIME_CHARS:])
+
+
+@lru_cache(4096)
+def _sender_hash(topic: str, beginning: str) -> int:
     return _hash_on(0, f"{topic}#{beginning}")
 
 

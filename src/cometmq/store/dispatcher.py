@@ -14,11 +14,11 @@ import msgspec
 
 from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.hot import scan_records
-from cometmq.protocol.scan import Damage, Run
+from cometmq.protocol.scan import Damage, Run, Scan
 
 from .consume_queues import ConsumeQueues
 from .key_index import KeyIndex
-from .log_walk import PIECE_BYTES_MAX, Damaged, Piece, walk
+from .log_walk import PIECE_BYTES_MAX, Damaged, Piece, joined, walk
 from .segments import SegmentChain
 
 log = logging.getLogger(__name__)
@@ -63,10 +63,12 @@ class Dispatcher:
         self.trusted_from = 1 << 62
         """Records from here on were encoded or verified by this process: no second checksum."""
         self.damaged: list[DamagedRange] = []
+        self._foreseen: list[Piece] = []
 
     def start(self, queues_at: int, index_at: int, timestamp: int) -> None:
         """Go on from where queues and index are, the last record before having this time."""
         self._runs, self._runs_at, self._keys, self._keys_at = [], 0, b"", 0
+        self._foreseen = []
         self._queues_at, self._index_at, self._timestamp = queues_at, index_at, timestamp
 
     @property
@@ -81,6 +83,11 @@ class Dispatcher:
             return Progress(
                 self._queues_at, self._index_at, self._timestamp, self._queues.entries(), items
             )
+
+    def foresee(self, piece: Piece) -> None:
+        """Records were just appended, and what a scan of them would find is known. That holds
+        for the next dispatch, which comes before anything is cut off the log."""
+        self._foreseen.append(piece)
 
     def dispatch(self, end: int, on_piece: Callable[[int], None] | None = None) -> list[bytes]:
         """Dispatch up to `end`; the queues that got messages. Raises OSError on a full disk.
@@ -113,10 +120,18 @@ class Dispatcher:
     def _dispatch_fresh(self, end: int) -> list[bytes] | None:
         """The daily case without the walk's ado: a few records that were just appended, and
         nothing left over. None if it is another one."""
+        foreseen, self._foreseen = self._foreseen, []
         start = self._queues_at
         is_even = start == self._index_at and start >= self.trusted_from
         if not is_even or start >= end or self._has_left_over:
             return None
+        scan = joined(foreseen, start, end) or self._scan_fresh(start, end)
+        if scan is None:
+            return None
+        self._take(Piece(start, end, scan))
+        return [run.queue for run in scan.runs]
+
+    def _scan_fresh(self, start: int, end: int) -> Scan | None:
         segment = self._segments.find(start)
         if segment is None or end > segment.end or end - start > PIECE_BYTES_MAX:
             return None
@@ -124,10 +139,7 @@ class Dispatcher:
         scan = scan_records(
             segment.view, start - base, end - base, base, self._delays_ms, True, False
         )
-        if base + scan.position != end:
-            return None
-        self._take(Piece(start, end, scan))
-        return [run.queue for run in scan.runs]
+        return scan if base + scan.position == end else None
 
     @property
     def _has_left_over(self) -> bool:

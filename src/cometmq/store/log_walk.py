@@ -4,6 +4,7 @@ Used by recovery and dispatch. A walk never passes over damage by itself: it rep
 where whole records go on, and whoever walks decides.
 """
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -29,6 +30,23 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
     start: int
     end: int
     scan: Scan
+
+
+def joined(pieces: list[Piece], start: int, end: int) -> Scan | None:
+    """One scan out of those of pieces; None if they are not [start, end) without a gap."""
+    if not pieces or pieces[0].start != start or pieces[-1].end != end:
+        return None
+    last = pieces[-1].scan
+    if len(pieces) == 1:
+        return last
+    if any(before.end != after.start for before, after in itertools.pairwise(pieces)):
+        return None
+    scans = [piece.scan for piece in pieces]
+    return Scan(
+        last.position, last.stop, last.damage, sum(scan.records for scan in scans),
+        last.last_timestamp, [run for scan in scans for run in scan.runs],
+        b"".join([scan.keys for scan in scans]),
+    )  # fmt: skip
 
 
 class Damaged(msgspec.Struct, frozen=True, gc=False):

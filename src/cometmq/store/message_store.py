@@ -44,6 +44,7 @@ from .flusher import Flusher
 from .gate import Gate, OpenGate
 from .keeper import Keeper
 from .key_index import KeyIndex
+from .log_walk import Piece
 from .presence import Presence
 from .queue_reader import QueueReader
 from .raw_tail import whole_end, whole_records
@@ -229,10 +230,13 @@ class MessageStore:
         nothing unusual about them; None when everything has to be looked at closely."""
         if self._may_refuse:
             return None
+        start = self.commit_log.end
         taken = self.commit_log.append_sends(
             data, rules, born_host, requests_max, self._next_offsets, self._next_timestamp()
         )
         self._advance_appended()
+        if taken.scan is not None and self._confirm_appended:
+            self._dispatcher.foresee(Piece(start, self.commit_log.end, taken.scan))
         return taken
 
     @property
