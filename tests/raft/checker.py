@@ -35,8 +35,11 @@ class Checker:
         self.elections = 0
 
     def on_step(self, node: Node) -> None:
-        core = node.core
-        if core.role is Role.LEADER:
+        core, state = node.core, node.disk.state
+        # Nothing leaves a member before its state is synced: until then nobody is led by it, and
+        # the only voter of a group may have elected itself, crash, and know nothing of it.
+        is_saved = state is not None and state.epoch == core.epoch
+        if core.role is Role.LEADER and is_saved:
             self._one_leader_an_epoch(node)
             if core.epoch not in self._complete and core.log.end == node.disk.end:
                 self._complete.add(core.epoch)
