@@ -57,7 +57,7 @@ class Bench:
         case, row = CASES[name], Row(name, CASES[name].aim)
         for number in range(self._repeat + 1):
             for side, runs in ((case.ours, row.ours), (case.kafka, row.kafka)):
-                figures = self._run(spark, side, TOPIC, round(self._messages * case.share))
+                figures = self._run(spark, side, TOPIC, self._messages)
                 counts = "" if number else " (not counted)"
                 progress(f"{name} {side.format}{counts}: {told(figures)}")
                 if number:
@@ -68,7 +68,7 @@ class Bench:
     def add_pure(self, spark: SparkProcess, row: Row) -> None:
         case = CASES[row.name]
         for number in range(2):
-            rows = round(self._messages * PURE_SHARE * case.share)
+            rows = round(self._messages * PURE_SHARE)
             figures = self._run(spark, case.ours, PURE_TOPIC, rows)
             progress(f"{row.name} {PURE}: {told(figures)}")
             if number:

@@ -69,8 +69,6 @@ class Case(NamedTuple):
     kafka: Side
     aim: float | None = None
     """Rows a second, in Kafka's."""
-    share: float = 1.0
-    """Of the messages."""
 
 
 _COMPARED: Final = ("topic", "queueId", "queueOffset", "storeTimestamp", "keys", "body")
@@ -110,7 +108,7 @@ CASES: Final = {
     "archive_all": Case(
         Side("archive", "rocketmq", limit=0), Side("stream", "kafka", (), "parquet", limit=0)
     ),
-    "sink": Case(Side("sink", "rocketmq", _SENT), KAFKA_SINK, 1.3, share=0.25),
+    "sink": Case(Side("sink", "rocketmq", _SENT), KAFKA_SINK, 1.3),
 }
 
 DECODED: Final[dict[str, Task]] = {

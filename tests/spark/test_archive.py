@@ -18,6 +18,7 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, DataLost, SparkError
 from cometmq.spark.pipelines import archive, compact, read_lake
 from cometmq.spark.pipelines.archive import GROUP
+from cometmq.spark.pipelines.archive_checkpoint import MANAGER, SETTING, quick_checkpoint
 from cometmq.spark.pipelines.archive_group import ArchiveGroup
 from cometmq.spark.pipelines.archive_progress import Archived, BatchDone
 from cometmq.spark.pipelines.archive_query import STARTS_MAX, ArchiveQuery
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Archive = Callable[..., Archived]
 FORMATS = ["delta", "parquet"]
+SPARKS_OWN = MANAGER.replace("FileSystemBased", "FileContextBased")
 
 
 @pytest.fixture
@@ -312,6 +314,64 @@ def test_a_task_that_fails_and_is_tried_again_leaves_nothing_behind(
     run("staged", format="parquet")
     assert sent_in(lake, "parquet") == sent
     assert not left_over(lake)
+
+
+def test_a_checkpoint_on_a_disk_is_kept_quickly_unless_the_user_has_chosen_how(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    with quick_checkpoint(spark, str(tmp_path)):
+        assert spark.conf.get(SETTING) == MANAGER  # It is there, too: else nothing is set.
+    assert spark.conf.get(SETTING, None) is None
+    with quick_checkpoint(spark, "hdfs://somewhere/checkpoint"):
+        assert spark.conf.get(SETTING, None) is None
+    spark.conf.set(SETTING, "a.manager.of.the.user")
+    try:
+        with quick_checkpoint(spark, str(tmp_path)):
+            assert spark.conf.get(SETTING) == "a.manager.of.the.user"
+        assert spark.conf.get(SETTING) == "a.manager.of.the.user"
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def test_a_checkpoint_that_spark_kept_its_own_way_is_continued_and_the_other_way_round(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    spark: "SparkSession",
+) -> None:
+    broker.create_topic("kept", 1)
+    sent: Sent = {}
+    for manager in (SPARKS_OWN, "", SPARKS_OWN, ""):
+        sent |= send(producer, "kept", 5, queues=[0])
+        if manager:
+            spark.conf.set(SETTING, manager)
+        try:
+            assert run("kept").rows == 5
+        finally:
+            spark.conf.unset(SETTING)
+    assert sent_in(lake, "delta") == sent
+
+
+def test_what_a_process_of_spark_loads_of_the_archive_is_little() -> None:
+    source = "cometmq.spark.pipelines.archive_source"
+    program = f"import sys, {source}; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert source in loaded
+    jobs = ("archive", "replay", "redrive", "report", "archive_files")
+    assert not {f"cometmq.spark.pipelines.{job}" for job in jobs} & set(loaded)
+
+
+def test_jobs_are_found_whether_or_not_their_modules_were_loaded_before() -> None:
+    program = (
+        "import cometmq.spark.pipelines.replay, cometmq.spark.pipelines as jobs; "
+        "assert all(callable(getattr(jobs, name)) for name in jobs.__all__); "
+        "from cometmq.spark.pipelines import archive, replay; assert callable(archive); "
+        "from cometmq.spark.pipelines.archive import GROUP; assert callable(jobs.archive)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_batch_without_messages_has_a_task_that_tells_where_it_ends() -> None:

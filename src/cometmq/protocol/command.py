@@ -22,6 +22,7 @@ from .errors import ProtocolError
 from .numbers import Int32
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+_PIECE_BYTES_MIN: Final = 4096
 _PREFIX = struct.Struct(">II")
 _BINARY_HEAD = struct.Struct(">hBhiii")
 _SHORT = struct.Struct(">H")
@@ -161,22 +162,26 @@ class FrameParser:
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
-        self._rest = bytearray()
-        self._wanted = 0
+        self._kept: list[bytes | bytearray] = []
+        """What has come of an unfinished frame. Large pieces stay as they came and are put together
+        once, when the frame is whole: an answer to a pull comes in several."""
+        self._missing = 0
+        """Bytes without which there is nothing to be read."""
 
     @property
     def is_midway(self) -> bool:
-        return bool(self._rest)
+        return bool(self._kept)
 
     def feed(self, data: bytes, take: Callable[[bytes], int] | None = None) -> list[Command]:
         """The commands that are complete; but `take` may have those first that it wants, as bytes,
         and tells where it stopped."""
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
+        if self._kept:
+            self._missing -= len(data)
+            if self._missing > 0:
+                self._add(data)
                 return []
-            data = bytes(self._rest)
-            self._rest = bytearray()
+            data = b"".join((*self._kept, data))
+            self._kept = []
         commands: list[Command] = []
         try:
             start = take(data) if take is not None else 0
@@ -209,10 +214,18 @@ class FrameParser:
         return at
 
     def _keep(self, rest: bytes) -> None:
-        self._rest = bytearray(rest)
-        self._wanted = 8
-        if len(rest) >= 8:
-            self._wanted = 4 + int.from_bytes(rest[:4], "big")
+        self._kept = [rest]
+        wanted = 4 + int.from_bytes(rest[:4], "big") if len(rest) >= 8 else 8
+        self._missing = wanted - len(rest)
+
+    def _add(self, data: bytes) -> None:
+        """Small pieces go together: each by itself would take more memory than it has bytes."""
+        if len(data) >= _PIECE_BYTES_MIN:
+            self._kept.append(data)
+        elif isinstance(last := self._kept[-1], bytearray):
+            last += data
+        else:
+            self._kept.append(bytearray(data))
 
 
 def _decode(kind: int, header: bytes, body: bytes) -> Command:

@@ -19,6 +19,7 @@ except ImportError as missing:
 from ..option_values import canonical, columns
 from ..schema import ddl
 from ..spark_schema import as_stated, check_schema
+from ..worker_garbage import leave_modules_alone
 from .files import files_at
 from .options import KNOWN, read_log_options
 from .ranges import plan
@@ -49,6 +50,7 @@ class RocketMQLogReader(DataSourceReader):
         return [InputPartition(part) for part in plan(files_at(options.path), options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        leave_modules_alone()
         part = partition.value or ()  # None is what Spark makes of no partitions at all.
         batches = read_part(read_log_options(self._given), part, self._schema.fieldNames())
         return as_stated(batches, self._schema)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import SparkError
 from ..session import register_source
 from .archive_batches import Batches
+from .archive_checkpoint import quick_checkpoint
 from .archive_source import NAME, ArchiveDataSource
 from .failures import plain
 
@@ -67,7 +68,8 @@ class ArchiveQuery:
         frame = self._spark.readStream.format(NAME).options(**self._given).load()
         writer = frame.writeStream.foreachBatch(batches)
         writer = writer.option("checkpointLocation", self._checkpoint).trigger(**self._trigger)
-        query = writer.start()
+        with quick_checkpoint(self._spark, self._checkpoint):
+            query = writer.start()
         batches.query_id.set_result(query.id)
         return query
 

@@ -20,12 +20,12 @@ from ..topic.options import read_options
 from ..topic.planning import ranges_of
 from ..topic.ranges import read_range
 from ..topic.readers import RocketMQStreamReader
+from ..worker_garbage import leave_modules_alone
 from .archive_bundles import bundled
-from .archive_files import Naming, TopicFiles
-from .lake.place import Place
 from .lake.records import LakeFile
-from .lake.staging import staged_path
-from .lake.tables import file_schema, row_columns
+
+# What writes is imported where it is used: the process that plans the batches does not need it, and
+# nothing begins before it is there.
 
 NAME: Final = "rocketmq-archive"
 LAKE: Final = "lake"
@@ -82,6 +82,12 @@ class ArchiveReader(RocketMQStreamReader):
         yield pa.RecordBatch.from_pydict({"written": [told]}, schema=_ROW)
 
     def _write(self, bundle: list[QueueRange]) -> list[LakeFile]:
+        from .archive_files import Naming, TopicFiles
+        from .lake.place import Place
+        from .lake.staging import staged_path
+        from .lake.tables import file_schema, row_columns
+
+        leave_modules_alone()
         options = read_options(self._given, streaming=True)
         columns = row_columns(options.columns)
         query, batch = _running()

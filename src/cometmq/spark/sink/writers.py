@@ -23,6 +23,7 @@ from cometmq.client.errors import ClientError
 from cometmq.client.producer.results import SendAnswer
 
 from ..errors import SparkError
+from ..worker_garbage import leave_modules_alone
 from .commits import Batch, Commits
 from .halves import Half, half_of
 from .ids import Origin
@@ -114,6 +115,7 @@ def write_rows(
     batches: Iterator[pa.RecordBatch],
 ) -> Written:
     """What a task does. Half messages of a task that fails are rolled back, if that is possible."""
+    leave_modules_alone()
     halves: list[Half] = []
     options = read_sink_options(given)
 

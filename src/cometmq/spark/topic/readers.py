@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..spark_schema import as_stated
+from ..worker_garbage import leave_modules_alone
 from .loss import Losses
 from .offsets import Progress, QueueRange, ranges_between, split
 from .options import SourceOptions, read_options
@@ -122,4 +123,5 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     if partition.value is None:  # What Spark makes of no partitions at all.
         return
+    leave_modules_alone()
     yield from as_stated(read_range(options, partition.value, schema.fieldNames()), schema)
