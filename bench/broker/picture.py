@@ -1,10 +1,15 @@
-"""A picture of the figures for docs/performance.md: bars in an SVG, drawn without a library."""
+"""A picture of the figures for docs/performance.md: bars in an SVG, drawn without a library.
+
+The longer bar of each case has the whole width: cases differ by a factor of a thousand, and what
+counts is how ours compares to the peer's.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
 from ..report import Line, shown
+from .sides import NAMES, OURS
 
 WIDTH, LABEL_WIDTH, VALUE_WIDTH = 760, 230, 90
 BAR, GAP, TOP = 14, 12, 44
@@ -21,13 +26,12 @@ UNIT_NAMES: Final = {
 
 def picture(unit: str, lines: Sequence[Line]) -> str:
     """All cases of one unit, ours above the peer's."""
-    chosen = [line for line in lines if line.unit == unit]
-    largest = max((max(line.ours, line.peer) for line in chosen), default=1.0)
+    chosen = [line for line in lines if line.unit == unit and line.peer_name != NAMES[OURS]]
     height = TOP + len(chosen) * (2 * BAR + GAP)
     body = [
         _text(0, 16, UNIT_NAMES.get(unit, unit), "bold"),
         *_legend(chosen),
-        *(part for number, line in enumerate(chosen) for part in _bars(number, line, largest)),
+        *(part for number, line in enumerate(chosen) for part in _bars(number, line)),
     ]
     return "\n".join(
         [
@@ -48,8 +52,8 @@ def _legend(chosen: Sequence[Line]) -> Iterator[str]:
         yield _text(at + 14, 33, name)
 
 
-def _bars(number: int, line: Line, largest: float) -> Iterable[str]:
-    top = TOP + number * (2 * BAR + GAP)
+def _bars(number: int, line: Line) -> Iterable[str]:
+    top, largest = TOP + number * (2 * BAR + GAP), max(line.ours, line.peer)
     yield _text(0, top + BAR + 4, line.case)
     for which, value in enumerate((line.ours, line.peer)):
         y = top + which * BAR
