@@ -16,8 +16,8 @@ import msgspec
 
 from .wire import send_frame, split
 
-UNIT: Final = 32
-"""Messages that are written together."""
+UNIT_MAX: Final = 32
+"""Messages that are written together, at most."""
 READ_BYTES: Final = 1 << 20
 SILENCE_S: Final = 30.0
 SUCCESS: Final = b'"code":0,'
@@ -35,6 +35,10 @@ class Load(msgspec.Struct, frozen=True):
     together: int = 512
     """Messages under way on each connection."""
 
+    @property
+    def unit(self) -> int:
+        return min(self.together, UNIT_MAX)
+
 
 class _Pipe:
     """One connection with what is under way on it."""
@@ -44,7 +48,8 @@ class _Pipe:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self._unit = unit
-        self._room = max(load.together, UNIT)
+        self._count = load.unit
+        self._room = load.together
         self._unsent = memoryview(b"")
         self._under_way = 0
         self._tail = b""
@@ -55,11 +60,11 @@ class _Pipe:
         with contextlib.suppress(BlockingIOError):
             while True:
                 if not self._unsent:
-                    if begun >= most or self._under_way + UNIT > self._room:
+                    if begun >= most or self._under_way + self._count > self._room:
                         break
                     self._unsent = memoryview(self._unit)
-                    self._under_way += UNIT
-                    begun += UNIT
+                    self._under_way += self._count
+                    begun += self._count
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
         return begun
 
@@ -79,7 +84,7 @@ class _Pipe:
 
 def run(load: Load) -> dict[str, float]:
     body = b"x" * load.body
-    unit = b"".join(send_frame(load.topic, n % load.queues, body, n) for n in range(UNIT))
+    unit = b"".join(send_frame(load.topic, n % load.queues, body, n) for n in range(load.unit))
     with contextlib.ExitStack() as stack:
         pipes = [_Pipe(load, unit) for _ in range(load.connections)]
         for pipe in pipes:
@@ -88,7 +93,7 @@ def run(load: Load) -> dict[str, float]:
 
 
 def _driven(load: Load, pipes: list[_Pipe]) -> dict[str, float]:
-    total = -(-(load.warm + load.count) // UNIT) * UNIT
+    total = -(-(load.warm + load.count) // load.unit) * load.unit
     unbegun, acknowledged, began = total, 0, 0.0
     with selectors.DefaultSelector() as selector:
         for pipe in pipes:
