@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from interop.rocketmq import Broker
 
 GET_ALL_TOPIC_CONFIG, GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET = 21, 43, 45
 GET_ALL_SUBSCRIPTIONGROUP_CONFIG, RUNTIME_INFO, HA_STATUS = 201, 28, 907
+TOLD_S, RETRY_S = 10.0, 0.1
 
 
 def ask(broker: Broker, code: int, fields: Mapping[str, object] | None = None) -> Command:
@@ -28,13 +30,23 @@ def ask(broker: Broker, code: int, fields: Mapping[str, object] | None = None) -
     return run(asked())
 
 
+def told(broker: Broker, code: int) -> bytes:
+    """The body of an answer. RocketMQ's broker fails at some requests in its first moments, and is
+    asked again."""
+    deadline = time.monotonic() + TOLD_S
+    while (answer := ask(broker, code)).code != 0 and time.monotonic() < deadline:
+        time.sleep(RETRY_S)
+    assert answer.code == 0, f"{broker} answers {code} with {answer.code}: {answer.remark}"
+    return answer.body
+
+
 def table_of(broker: Broker, code: int) -> dict[str, Any]:
-    found: dict[str, Any] = parse_json(ask(broker, code).body)
+    found: dict[str, Any] = parse_json(told(broker, code))
     return found
 
 
 def log_end(broker: Broker) -> int:
-    table = json.loads(ask(broker, RUNTIME_INFO).body)["table"]
+    table = json.loads(told(broker, RUNTIME_INFO))["table"]
     return int(table["commitLogMaxOffset"])
 
 
