@@ -14,7 +14,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from .disk import Disk
@@ -111,8 +111,11 @@ class Segment:
         return self._reserved
 
     def sync(self) -> None:
-        # What was deleted meanwhile, nobody wants to find on the disk.
-        with suppress(FileNotFoundError), self._opened() as fd:
+        with ExitStack() as stack:
+            try:
+                fd = stack.enter_context(self._opened())
+            except FileNotFoundError:
+                return  # What was deleted meanwhile, nobody wants to find on the disk.
             self._disk.sync(self.path, fd)
 
     def cut(self, position: int) -> bool:
