@@ -19,6 +19,7 @@ from interop.toolchain import ToolchainError
 
 from ..child import ChildFailed
 from ..report import Figures, Line, print_lines, progress, told
+from ..used_memory import FRESH_MEMORY, Fill, used_memory
 from .cases import CASES, Case
 from .picture import picture
 from .runs import RUNS, Place
@@ -35,19 +36,25 @@ Gathered = dict[str, dict[str, list[Figures]]]
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     found: Gathered = {side: {} for side in options.sides}
-    failed = False
-    for number in range(options.repeat or (1 if options.quick else 3)):
-        # Who comes first takes turns, too: a machine's minutes differ.
-        sides = options.sides if number % 2 == 0 else options.sides[::-1]
-        for side in sides:
-            for group in _groups(side, options.cases or list(CASES)):
-                failed |= not _run_group(side, group, options, found[side])
+    with used_memory(options.data_dir, wanted=not options.fresh_memory) as fill:
+        whole = _run_all(options, found, fill)
     if not options.markdown:
         print_lines(lines(found))
     print(markdown(found), file=sys.stdout if options.markdown else sys.stderr)
     if options.pictures is not None:
         _draw(options.pictures, list(lines(found)))
-    return 1 if failed else 0
+    return 0 if whole else 1
+
+
+def _run_all(options: argparse.Namespace, found: Gathered, fill: Fill) -> bool:
+    whole = True
+    for number in range(options.repeat or (1 if options.quick else 3)):
+        # Who comes first takes turns, too: a machine's minutes differ.
+        sides = options.sides if number % 2 == 0 else options.sides[::-1]
+        for side in sides:
+            for group in _groups(side, options.cases or list(CASES)):
+                whole &= _run_group(side, group, options, found[side], fill)
+    return whole
 
 
 def _draw(directory: Path, told: list[Line]) -> None:
@@ -70,7 +77,11 @@ def _groups(side: str, names: list[str]) -> Iterator[list[str]]:
 
 
 def _run_group(
-    side: str, names: list[str], options: argparse.Namespace, found: dict[str, list[Figures]]
+    side: str,
+    names: list[str],
+    options: argparse.Namespace,
+    found: dict[str, list[Figures]],
+    fill: Fill,
 ) -> bool:
     """A case that fails is told, and does not take the others' figures along."""
     whole = True
@@ -85,6 +96,7 @@ def _run_group(
         share = QUICK_SHARE if options.quick else 1.0
         place = Place(cluster, home, share * options.share, *_sizes(options))
         for name in names:
+            fill()
             figures = _run(side, name, CASES[name], place)
             if figures is None:
                 whole = False
@@ -120,6 +132,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--growth-gib", type=float, help=f"of log at the end ({GROWTH_GIB:g})")
     parser.add_argument("--recovery-gib", type=float, help=f"of log ({RECOVERY_GIB:g})")
     parser.add_argument("--data-dir", type=Path, help="where logs go for the time being")
+    parser.add_argument("--fresh-memory", action="store_true", help=FRESH_MEMORY)
     parser.add_argument("--pictures", type=Path, help="a directory for pictures of the figures")
     parser.add_argument("--markdown", action="store_true", help="print the docs' table instead")
     return parser

@@ -19,6 +19,7 @@ from interop.toolchain import ToolchainError
 
 from ..child import ChildFailed
 from ..report import Line, print_lines, progress
+from ..used_memory import FRESH_MEMORY, used_memory
 from . import kafka
 from .bench import PURE_SHARE, PURE_TOPIC, TOPIC, Bench, Pids
 from .cases import CASES, Place
@@ -96,7 +97,8 @@ def _prepared(options: argparse.Namespace, root: Path, stack: ExitStack) -> Benc
     place = Place(cluster.namesrv.address, str(root / "store"), peer.address)
     repeat = options.repeat or (1 if options.quick else 3)
     pids = Pids(cluster.broker.pid, peer.pid)
-    bench = Bench(place, pids, messages=messages, repeat=repeat)
+    fill = stack.enter_context(used_memory(options.data_dir, wanted=not options.fresh_memory))
+    bench = Bench(place, pids, messages=messages, repeat=repeat, fill_memory=fill)
     bench.create_topics()
     return bench
 
@@ -108,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_MESSAGES} messages, one run")
     parser.add_argument("--repeat", type=int, help="runs a figure (3, quick 1)")
     parser.add_argument("--no-pure", action="store_true", help="without plain Python's figures")
+    parser.add_argument("--fresh-memory", action="store_true", help=FRESH_MEMORY)
     parser.add_argument("--data-dir", type=Path, help="where logs go for the time being")
     parser.add_argument("--markdown", action="store_true", help="print rows for the docs instead")
     return parser

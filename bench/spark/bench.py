@@ -9,6 +9,7 @@ from cometmq.client import Admin
 
 from ..child import Task, run_child
 from ..report import Figures, Line, line, median, progress, told
+from ..used_memory import Fill
 from .cases import CASES, DECODED, KAFKA_SINK, Place, Side
 from .fill import QUEUES
 from .processes import CpuMeter
@@ -31,11 +32,14 @@ class Pids(NamedTuple):
 
 
 class Bench:
-    def __init__(self, place: Place, pids: Pids, *, messages: int, repeat: int) -> None:
+    def __init__(
+        self, place: Place, pids: Pids, *, messages: int, repeat: int, fill_memory: Fill
+    ) -> None:
         self._place = place
         self._pids = pids
         self._messages = messages
         self._repeat = repeat
+        self._fill_memory = fill_memory
         self._sinks = 0
 
     def fill_kafka(self, spark: SparkProcess) -> None:
@@ -95,6 +99,7 @@ class Bench:
         pid = self._pids.kafka if side.format == "kafka" else self._pids.ours
         is_sink = side.kind == "sink"
         topic = self._sink_topic() if is_sink else topic
+        self._fill_memory()
         with CpuMeter(spark.pid) as used, CpuMeter(pid) as broker:
             figures = spark.run(side.run(self._place, topic, rows))
         if is_sink:
