@@ -10,10 +10,19 @@ NOT_FOR_READING = {
 
 
 def test_a_process_that_only_reads_imports_nothing_else() -> None:
-    program = "import sys, cometmq.spark.data_source; print(*sys.modules)"
+    loaded = _loaded_by("cometmq.spark.data_source, cometmq.spark.topic.ranges")
+    assert NOT_FOR_READING.isdisjoint(loaded)
+
+
+def test_a_process_that_only_plans_does_not_import_what_reads() -> None:
+    loaded = _loaded_by("cometmq.spark.pipelines.archive_source, cometmq.spark.topic.stream")
+    assert "cometmq.spark.topic.ranges" not in loaded
+    assert "pyarrow.parquet" not in loaded
+
+
+def _loaded_by(modules: str) -> set[str]:
+    program = f"import sys, {modules}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    loaded = set(done.stdout.split())
-    assert "cometmq.spark.topic.ranges" in loaded
-    assert NOT_FOR_READING.isdisjoint(loaded)
+    return set(done.stdout.split())

@@ -2,7 +2,8 @@
 
 Spark puts the archive `pyspark.zip` before everything else on their path, and an archive has no
 compiled modules: each of them compiles PySpark anew, a second of CPU time before anything is done.
-Where PySpark is installed anyway, a small script leaves the archives out; nothing else is changed.
+Where PySpark is installed anyway, a small script leaves the archives out, and NumPy's threads: a
+process that plans or reads multiplies no matrices.
 """
 
 import importlib.util
@@ -28,6 +29,8 @@ for entry in $PYTHONPATH; do
         *) kept=${{kept:+$kept:}}$entry ;;
     esac
 done
+# NumPy would start a thread for each core, which spins while its process still loads.
+export OPENBLAS_NUM_THREADS="${{OPENBLAS_NUM_THREADS:-1}}"
 PYTHONPATH=$kept exec {python} "$@"
 """
 

@@ -40,6 +40,8 @@ Express = Callable[["Connection", bytes], int]
 """Takes the frames that some bytes begin with as long as it knows what to do with all of them at
 once, sees to their answers, and tells where it stopped; the rest goes to handlers."""
 REMARK_CHARS_MAX: Final = 512
+PIECE_BYTES_MIN: Final = 16 << 10
+"""Pieces that are larger in the middle leave as they are; to put small ones together costs less."""
 _OPAQUE_MAX: Final = 2**31 - 1
 
 
@@ -370,18 +372,20 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._flush_planned = False
-        pieces, self._output, self._output_bytes = self._output, [], 0
+        pieces, size = self._output, self._output_bytes
+        self._output, self._output_bytes = [], 0
         transport = self._transport
         if transport is None or transport.is_closing() or not pieces:
             return
-        # One copy out of the mapped log: what the socket does not take at once must not
-        # hold on to a file that may be deleted.
-        data = b"".join(pieces)
         if self._tls is not None:
-            self._tls.encrypt(data)
+            self._tls.encrypt(b"".join(pieces))
             self._write_encrypted()
+        elif size >= PIECE_BYTES_MIN * len(pieces) and all(map(_is_own, pieces)):
+            transport.writelines(pieces)
         else:
-            transport.write(data)
+            # One copy out of the mapped log: what the socket does not take at once must not
+            # hold on to a file that may be deleted.
+            transport.write(b"".join(pieces))
         self.last_active = self._loop.time() if not self._paused else self.last_active
         if self._unsent() > self._limits.output_bytes_max:
             log.warning("%s cut off: it leaves %d bytes unread", self.peer, self._unsent())
@@ -429,3 +433,8 @@ def _failure(command: Command, error: Exception) -> Response:
     remark = f"{type(error).__name__}: {error}"[:REMARK_CHARS_MAX]
     # A file's name in an error's text may hold what UTF-8 cannot say.
     return Response(ResponseCode.SYSTEM_ERROR, remark.encode(errors="replace").decode())
+
+
+def _is_own(piece: bytes | memoryview) -> bool:
+    """Whether it lies in memory of its own, and not in a mapped file."""
+    return isinstance(piece, bytes) or isinstance(piece.obj, bytes)

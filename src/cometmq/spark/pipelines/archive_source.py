@@ -18,14 +18,13 @@ from ..errors import SparkError
 from ..topic.offsets import Offsets, Progress, QueueRange, split, to_json
 from ..topic.options import read_options
 from ..topic.planning import ranges_of
-from ..topic.ranges import read_range
 from ..topic.readers import RocketMQStreamReader
 from ..worker_garbage import leave_modules_alone
 from .archive_bundles import bundled
 from .lake.records import LakeFile
 
-# What writes is imported where it is used: the process that plans the batches does not need it, and
-# nothing begins before it is there.
+# What reads and writes is imported where it is used: the process that plans the batches does not
+# need it, and nothing begins before it is there.
 
 NAME: Final = "rocketmq-archive"
 LAKE: Final = "lake"
@@ -82,6 +81,7 @@ class ArchiveReader(RocketMQStreamReader):
         yield pa.RecordBatch.from_pydict({"written": [told]}, schema=_ROW)
 
     def _write(self, bundle: list[QueueRange]) -> list[LakeFile]:
+        from ..topic.ranges import read_range
         from .archive_files import Naming, TopicFiles
         from .lake.place import Place
         from .lake.staging import staged_path

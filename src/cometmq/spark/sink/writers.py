@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from cometmq.client.admin import Admin
 from cometmq.client.errors import ClientError
 from cometmq.client.producer.results import SendAnswer
+from cometmq.transport.memory import keep_freed_memory
 
 from ..errors import SparkError
 from ..worker_garbage import leave_modules_alone
@@ -116,6 +117,7 @@ def write_rows(
 ) -> Written:
     """What a task does. Half messages of a task that fails are rolled back, if that is possible."""
     leave_modules_alone()
+    keep_freed_memory()
     halves: list[Half] = []
     options = read_sink_options(given)
 

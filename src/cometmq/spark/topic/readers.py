@@ -26,12 +26,12 @@ from .loss import Losses
 from .offsets import Progress, QueueRange, ranges_between, split
 from .options import SourceOptions, read_options
 from .planning import ranges_of
-from .ranges import read_range
 
 if TYPE_CHECKING:
     from .stream import Stream
 
-# What plans is imported where it is used: Spark starts many Python processes, and most only read.
+# What plans and what reads is imported where it is used: Spark starts many Python processes, and
+# each does only one of both.
 
 
 class RocketMQReader(DataSourceReader):
@@ -123,5 +123,7 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     if partition.value is None:  # What Spark makes of no partitions at all.
         return
+    from .ranges import read_range
+
     leave_modules_alone()
     yield from as_stated(read_range(options, partition.value, schema.fieldNames()), schema)
