@@ -903,6 +903,7 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
                    int64_t log_base, Py_ssize_t log_end, wanted, Py_ssize_t count_max,
                    Py_ssize_t bytes_max):
     cdef Py_buffer index, records
+    cdef Parts parts
     cdef Py_ssize_t at, size, count = 0, total = 0, number = 0, found
     cdef Py_ssize_t slice_at = -1, slice_end = -1
     cdef int64_t physical, position
@@ -936,7 +937,7 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
                     break
                 else:
                     found = check_entry(<bytes_t>records.buf + position, log_end - position,
-                                        physical, size, queue_offset + number)
+                                        physical, size, queue_offset + number, &parts)
                     if found < 0:
                         damaged.append((number, physical, DAMAGES[-found]))
                     else:
@@ -986,9 +987,8 @@ def join_slices(log, list slices):
 
 
 cdef Py_ssize_t check_entry(bytes_t record, Py_ssize_t room, int64_t physical, Py_ssize_t size,
-                            int64_t queue_offset) noexcept nogil:
-    cdef Parts parts
-    cdef Py_ssize_t found = check(record, room, physical, &parts, True)
+                            int64_t queue_offset, Parts* parts) noexcept nogil:
+    cdef Py_ssize_t found = check(record, room, physical, parts, True)
     if found == 0:
         return BAD_MAGIC
     if found < 0:
@@ -2227,6 +2227,39 @@ cdef class ColumnBuilder:
             PyBuffer_Release(&buffer)
         return Walked(position, STOPS[0] if size > 0 else STOPS[1] if size == 0 else STOPS[2],
                       DAMAGES[-size if size < 0 else 0])
+
+    def add_entries(self, bytes entries, int64_t queue_offset, log, int64_t base,
+                    Py_ssize_t bytes_max):
+        cdef Py_buffer records
+        cdef Parts parts
+        cdef bytes_t entry = <bytes_t>PyBytes_AS_STRING(entries)
+        cdef bytes_t end = entry + PyBytes_GET_SIZE(entries)
+        cdef bytes_t first
+        cdef Py_ssize_t size, taken = 0, total = 0, before = self.keep()
+        cdef int64_t position
+        require_whole(end - entry, ENTRY)
+        PyObject_GetBuffer(log, &records, PyBUF_SIMPLE)
+        try:
+            first = <bytes_t>records.buf
+            while entry < end:
+                fetch_soon(entry, end, first, base, records.len)
+                position = <int64_t>get64(entry) - base
+                size = <int32_t>get32(entry + 8)
+                if not 0 <= position < records.len or (taken and total + size > bytes_max):
+                    break
+                if check_entry(first + position, records.len - position, base + position, size,
+                               queue_offset + taken, &parts) < 0:
+                    break
+                self.put(first + position, &parts, first + records.len)
+                total += size
+                taken += 1
+                entry += ENTRY
+        except BaseException:
+            self.go_back(before)
+            raise
+        finally:
+            PyBuffer_Release(&records)
+        return taken
 
     cdef Py_ssize_t keep(self) noexcept:
         cdef Buffers buffers

@@ -421,9 +421,7 @@ def select_records(
             elif count == count_max or (count and size_total + size > bytes_max):
                 break
             else:
-                damage = _entry_damage(
-                    log, position, log_end, physical, size, queue_offset + number
-                )
+                damage = entry_damage(log, position, log_end, physical, size, queue_offset + number)
                 if damage:
                     damaged.append((number, physical, damage))
                 else:
@@ -442,9 +440,10 @@ def join_slices(log: memoryview, slices: list[int]) -> bytes:
     return b"".join([log[at : at + size] for at, size in pairs])
 
 
-def _entry_damage(
+def entry_damage(
     log: memoryview, position: int, end: int, physical: int, size: int, queue_offset: int
 ) -> Damage:
+    """What is wrong with the record that a ConsumeQueue entry leads to."""
     found = check_record(log, position, end, physical)
     if found <= 0:
         return Damage(-found) if found else Damage.MAGIC

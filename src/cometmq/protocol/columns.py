@@ -12,7 +12,15 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from . import flags
-from ._reference import RecordFields, check_record, record_fields, record_parts, split_records
+from ._reference import (
+    RecordFields,
+    check_record,
+    entry_damage,
+    record_fields,
+    record_parts,
+    split_records,
+)
+from .layout import ENTRY
 from .message_id import offset_id
 from .properties import (
     KEYS,
@@ -133,15 +141,33 @@ class ColumnBuilder:
             size = check_record(view, position, end, base + position)
             if size <= 0:
                 break
-            record = bytes(view[position : position + size])
-            parts = record_parts(record, 0, size)
-            assert parts is not None  # check_record said that the lengths add up
-            fields = record_fields(record, 0, size, parts)
+            fields = _fields_at(view, position, size)
             if choice.has(fields):
                 self._put(fields)
             position += size
         stop = Stop.END if size > 0 else Stop.DAMAGED if size else Stop.BLANK
         return Walked(position, stop, Damage(min(size, 0) * -1))
+
+    def add_entries(
+        self, entries: bytes, queue_offset: int, log: memoryview, base: int, bytes_max: int
+    ) -> int:
+        """Take the records of a log that ConsumeQueue entries lead to, of which the first has
+        `queue_offset`; how many. `base` is the physical offset of the first byte of `log`.
+
+        Ends before the first entry that leads elsewhere, or not to the whole record that it
+        tells of, and where more than `bytes_max` of them would be taken; one is, however large.
+        """
+        taken = total = 0
+        for physical, size, _ in ENTRY.iter_unpack(entries):
+            position = physical - base
+            if not 0 <= position < len(log) or (taken and total + size > bytes_max):
+                break
+            if entry_damage(log, position, len(log), physical, size, queue_offset + taken):
+                break
+            self._put(_fields_at(log, position, size))
+            total += size
+            taken += 1
+        return taken
 
     def _put(self, record: RecordFields) -> int:
         """Add a record's fields to the columns, unless its tag is not asked for; how many."""
@@ -179,6 +205,14 @@ class ColumnBuilder:
         columns = {name: _column(name, values) for name, values in self._values.items()}
         self._begin()
         return columns
+
+
+def _fields_at(log: memoryview, position: int, size: int) -> RecordFields:
+    """Of a record whose lengths are known to add up."""
+    record = bytes(log[position : position + size])
+    parts = record_parts(record, 0, size)
+    assert parts is not None
+    return record_fields(record, 0, size, parts)
 
 
 def property_columns(offsets: bytes, data: bytes) -> PropertyColumns:

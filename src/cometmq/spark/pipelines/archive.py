@@ -31,6 +31,7 @@ DEFAULTS: Final = {
     "maxOffsetsPerTrigger": "4000000",
     "maxBytesPerTrigger": str(2 << 30),
     "maxRecordsPerPartition": "1000000",
+    "localFiles": "true",
 }
 """Options of the source, where they differ from its own defaults."""
 OURS: Final = (

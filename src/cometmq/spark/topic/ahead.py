@@ -77,6 +77,11 @@ class Ahead(Generic[T]):
             self._pieces.appendleft(self._piece(upto, piece.stop))
         self._pulls_max = max(2, min(PULLS_MAX, BYTES_AHEAD // max(1, answer_bytes)))
 
+    def pass_over(self, count: int) -> None:
+        """So many messages were read in another way; nothing is under way."""
+        assert not self._pieces
+        self.position = self._asked = self.position + count
+
     def forget(self) -> None:
         """What is under way will not come; begin again behind what was taken."""
         for piece in self._pieces:

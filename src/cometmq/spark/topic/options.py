@@ -29,6 +29,7 @@ KNOWN = (
     *CONNECTION, *WHERE, *STARTING, "startingOffsetsByTimestampStrategy", *ENDING, *STREAM_ONLY,
     "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "tags", "sql92", "queues",
     "columns", "includeProperties", "consumerGroup", "dropDuplicates", "dropDuplicatesLookback",
+    "localFiles",
 )  # fmt: skip
 LOOKBACK = 1_000_000
 _QUEUE = re.compile(r"(?:[^:]+:)?\d+")
@@ -95,6 +96,8 @@ class SourceOptions:
     """Whether messages are left out that the sink had to send again."""
     lookback: int
     """How many messages before a range are searched for its duplicates, at most."""
+    local_files: bool
+    """Whether a task reads its broker's files where those are on its machine."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -137,6 +140,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         commit_group_offsets=boolean(options, "commitGroupOffsets", False),
         drop_duplicates=_drops(options),
         lookback=count(options, "dropDuplicatesLookback") or LOOKBACK,
+        local_files=boolean(options, "localFiles", False),
     )
 
 

@@ -16,6 +16,7 @@ from cometmq.protocol.command import Command, Request
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import TOOLS_GROUP
 from cometmq.protocol.subscription import ALL, SQL92, TAG
+from cometmq.settings import parse_properties
 from cometmq.transport.connection import Connection
 
 ANSWER_TIMEOUT_S: Final = 15.0
@@ -75,6 +76,16 @@ class Pulls:
         if address is None:
             raise NoRoute(f"no broker {queue.broker_name} is known now")
         self._connection = await self._link.connection(address)
+
+    async def broker_settings(self) -> dict[str, str]:
+        """What the queue's broker says of itself."""
+        assert self._connection is not None
+        request = self._link.signed(Request(RequestCode.GET_BROKER_CONFIG))
+        with transport_errors():
+            answer = await self._connection.request(request, ANSWER_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise error_of(answer.code, answer.remark, self._queue.broker_name)
+        return parse_properties(answer.body.decode(errors="replace"))
 
     def ask(self, offset: int, messages_max: int) -> asyncio.Future[Command]:
         """Ask for messages from an offset on; `answer` reads what comes."""

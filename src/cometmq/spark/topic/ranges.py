@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from cometmq.client.errors import BadAnswer
+from cometmq.client.errors import BadAnswer, ClientError
 from cometmq.client.link import Link
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.command import Command
@@ -28,6 +28,7 @@ from ..errors import ClusterAway, Unreadable
 from .ahead import Ahead
 from .duplicates import Duplicates, Earlier
 from .loss import Losses
+from .nearby import RANGE_MIN, NearbyQueue, nearby_queue
 from .offsets import QueueRange, queue_text
 from .options import SourceOptions
 from .patience import AWAY, patiently
@@ -74,10 +75,26 @@ class RangeReading:
             self._link, part.queue,
             group=options.consumer_group, tags=options.tags, sql92=options.sql92,
         )  # fmt: skip
+        self._nearby: NearbyQueue | None = None
         self._ahead: Ahead[Command] = Ahead(part.start, part.end, self._pulls.ask)
 
     async def start(self) -> None:
         self._link.start()
+        if self._options.local_files and not self._is_filtered and self._part.size >= RANGE_MIN:
+            # Whatever is wrong, pulls meet it again, and tell.
+            with contextlib.suppress(ClientError):
+                self._nearby = await self._look_nearby()
+
+    async def _look_nearby(self) -> NearbyQueue | None:
+        """Pulls one message, to see whether the broker's files are here."""
+        start = self._part.start
+        await self._pulls.connect()
+        pulled = await self._pulls.answer(self._pulls.ask(start, 1))
+        if pulled.code != ResponseCode.SUCCESS:
+            return None
+        self._queue_begin = pulled.min_offset
+        told = await self._pulls.broker_settings()
+        return nearby_queue(told, self._part.queue, start, pulled.records)
 
     async def close(self) -> None:
         self._ahead.forget()
@@ -88,7 +105,8 @@ class RangeReading:
         builder, ahead = self._builder, self._ahead
         start = ahead.position
         while not ahead.is_done and builder.count < ROWS_MAX and builder.data_bytes < BYTES_MAX:
-            await self._step()
+            if self._nearby is None or not self._take_nearby(self._nearby):
+                await self._step()
         if not builder.count:
             return None
         count, where = builder.count, f"{self._name}, offsets {start} to {ahead.position}"
@@ -128,6 +146,17 @@ class RangeReading:
             return found
         finally:
             await self.close()
+
+    def _take_nearby(self, nearby: NearbyQueue) -> bool:
+        """Add what the files have next; False where pulls must go on, which tell why."""
+        builder, ahead = self._builder, self._ahead
+        wanted = min(self._part.end - ahead.position, ROWS_MAX - builder.count)
+        taken = nearby.take(builder, ahead.position, wanted, BYTES_MAX - builder.data_bytes)
+        if taken:
+            ahead.pass_over(taken)
+        else:
+            self._nearby = None
+        return taken > 0
 
     async def _step(self) -> None:
         """Take one answer, however long its broker is away."""
