@@ -19,7 +19,10 @@ import pytest
 from cometmq.client import Credentials, Message
 from cometmq.client import cluster as clusters
 from cometmq.protocol.flags import COMPRESSED
+from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.properties import RECORD_CRC
+from cometmq.spark.topic.offsets import QueueRange
+from cometmq.spark.topic.options import read_options
 from interop import systems
 from interop.python_client import CONFIG, PythonBench, numbered
 from interop.rocketmq import ConfigValue, JsonObject, peer
@@ -272,6 +275,37 @@ def test_a_group_is_where_the_stream_is(
     rest = orders.frame(consumerGroup=group, startingOffsets="group").collect()
     assert sorted((row.queueId, row.queueOffset) for row in rest) == sorted(map(place, wanted))
     assert len(wanted) <= 8
+
+
+def test_files_of_a_broker_on_this_machine_have_the_same_rows(
+    topic: MakeTopic, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cometmq.spark.topic.pulls import Pulls
+
+    orders, count = topic("Nearby", 1), 12_000
+    rows = spark.range(0, count, 1, 1).selectExpr("concat('row ', id) body", "string(id) keys")
+    rows.write.format("rocketmq").options(**orders.options).mode("append").save()
+    orders.wait_for(count)
+    pulled = range_of(orders, count)
+    asked, ask = list[int](), Pulls.ask
+
+    def noted(pulls: Pulls, offset: int, messages_max: int) -> object:
+        asked.append(offset)
+        return ask(pulls, offset, messages_max)
+
+    monkeypatch.setattr(Pulls, "ask", noted)
+    assert range_of(orders, count, localFiles="true") == pulled
+    assert asked == [0], "one message is pulled, to see that the files are the broker's"
+    assert [row["queueOffset"] for row in pulled] == list(range(count))
+
+
+def range_of(orders: Topic, count: int, **more: str) -> list[dict[str, Any]]:
+    """The messages of its first queue, as a task reads them."""
+    from cometmq.spark.topic.ranges import read_range
+
+    options = read_options({**orders.options, **more}, streaming=False)
+    part = QueueRange(MessageQueue(orders.name, "broker-a", 0), 0, count)
+    return [row for batch in read_range(options, part, ALL) for row in batch.to_pylist()]
 
 
 def committed(bench: PythonBench, group: str, orders: Topic) -> dict[int, int]:

@@ -688,6 +688,34 @@ def test_records_are_selected_alike(
 
 @examples
 @given(
+    data=st.data(),
+    log=logs(),
+    mutations=MUTATIONS,
+    names=st.lists(st.sampled_from(columns.COLUMNS), unique=True),
+    tags=st.sampled_from((None, frozenset({b"1"}))),
+)
+def test_records_that_entries_lead_to_become_columns_alike(
+    data: st.DataObject,
+    log: Log,
+    mutations: list[Mutation],
+    names: list[str],
+    tags: frozenset[bytes] | None,
+) -> None:
+    raw = data.draw(queue_entries(log))
+    queue_offset = int.from_bytes(log.data[20:28], "big", signed=True)
+    bytes_max = data.draw(st.one_of(st.integers(-1, 1500), st.just(1 << 40)))
+
+    def ask(hot: ModuleType, found: bytearray) -> object:
+        builder = (columns if hot is _reference else hot).ColumnBuilder(names, tags)
+        taken = builder.add_entries(raw, queue_offset, memoryview(found), log.base, bytes_max)
+        return taken, builder.count, builder.data_bytes, builder.take()
+
+    for records in (log.data, mutated(log.data, mutations)):
+        assert_alike(ask, records)
+
+
+@examples
+@given(
     log=st.binary(max_size=40),
     slices=st.lists(st.one_of(st.integers(-2, 45), st.sampled_from((2**63 - 1, -(2**63))))),
 )
