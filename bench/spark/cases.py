@@ -4,6 +4,7 @@ Ratios with an aim are of the columns that both have: topic, queue or partition,
 and value. Beside them stand the value alone, and all columns that each gives without being asked.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from cometmq.spark.schema import COLUMNS
@@ -33,6 +34,8 @@ class Side(NamedTuple):
     to: str = "noop"
     limit: int = TRIGGER_ROWS
     """Rows a trigger of a stream; 0: what its own defaults make."""
+    more: Mapping[str, str] = {}
+    """Options that are not the defaults."""
 
     def run(self, place: Place, topic: str, rows: int) -> Run:
         options, select = self._options(place, topic), self.columns
@@ -55,7 +58,7 @@ class Side(NamedTuple):
         if self.format == "kafka":
             name = "topic" if self.kind == "sink" else "subscribe"
             return {"kafka.bootstrap.servers": place.kafka, name: topic, **self._limits()}
-        return {"namesrvAddr": place.namesrv, "topic": topic, **self._limits()}
+        return {"namesrvAddr": place.namesrv, "topic": topic, **self._limits(), **self.more}
 
     def _limits(self) -> dict[str, str]:
         if self.kind not in ("stream", "archive"):
@@ -104,6 +107,10 @@ CASES: Final = {
         Side("archive", "rocketmq", _ARCHIVED, limit=0),
         Side("stream", "kafka", _KAFKA_COMPARED, "parquet", limit=0),
         3.0,
+    ),
+    "archive_pulls": Case(
+        Side("archive", "rocketmq", _ARCHIVED, limit=0, more={"localFiles": "false"}),
+        Side("stream", "kafka", _KAFKA_COMPARED, "parquet", limit=0),
     ),
     "archive_all": Case(
         Side("archive", "rocketmq", limit=0), Side("stream", "kafka", (), "parquet", limit=0)
