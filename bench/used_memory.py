@@ -18,7 +18,7 @@ from typing import Final
 
 from .report import progress
 
-FREE_SHARE_MAX: Final = 0.02
+FREE_SHARE_MAX: Final = 0.012
 """Of all memory: less is not to be had, the kernel keeps some free for itself."""
 STEP_BYTES: Final = 4 << 20
 LOOK_BYTES: Final = 128 << 20
