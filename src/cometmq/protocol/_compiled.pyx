@@ -891,9 +891,10 @@ cdef inline void fetch_soon(bytes_t entry, bytes_t entries_end, bytes_t log, int
     if entries_end - entry < SOON + ENTRY:
         return
     cdef int64_t position = <int64_t>get64(entry + SOON) - log_base
-    cdef int64_t end = position + min(<int64_t>get32(entry + SOON + 8), SOON_BYTES_MAX)
-    if position < 0 or end > log_end:
+    if not 0 <= position < log_end:
         return
+    cdef int64_t size = min(<int64_t>get32(entry + SOON + 8), SOON_BYTES_MAX)
+    cdef int64_t end = min(position + size, log_end)
     while position < end:
         prefetch_read(log + position)
         position += LINE
