@@ -925,7 +925,7 @@ def select_records(entries, Py_ssize_t start, Py_ssize_t end, int64_t queue_offs
                 if wanted is None:  # Else most of them may not be looked at.
                     fetch_soon(entry, <bytes_t>index.buf + end, <bytes_t>records.buf, log_base,
                                log_end)
-                if wanted is not None and <int64_t>get64(entry + 12) not in wanted:
+                elif <int64_t>get64(entry + 12) not in wanted:
                     number += 1
                     continue
                 physical = get64(entry)
