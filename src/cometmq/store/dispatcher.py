@@ -58,7 +58,9 @@ class Dispatcher:
         self._runs: list[Run] = []
         self._runs_at = 0
         self._keys, self._keys_at = b"", 0
-        self._queues_at = self._index_at = self._timestamp = 0
+        self._queues_at = self._index_at = 0
+        self.timestamp = 0
+        """Store time of the last record that was dispatched."""
         self._working = threading.Lock()
         self.trusted_from = 1 << 62
         """Records from here on were encoded or verified by this process: no second checksum."""
@@ -69,19 +71,14 @@ class Dispatcher:
         """Go on from where queues and index are, the last record before having this time."""
         self._runs, self._runs_at, self._keys, self._keys_at = [], 0, b"", 0
         self._foreseen = []
-        self._queues_at, self._index_at, self._timestamp = queues_at, index_at, timestamp
-
-    @property
-    def timestamp(self) -> int:
-        """Store time of the last record that was dispatched."""
-        return self._timestamp
+        self._queues_at, self._index_at, self.timestamp = queues_at, index_at, timestamp
 
     def progress(self) -> Progress:
         """Where dispatch is, for a thread that keeps house; never in the middle of a piece."""
         with self._working:
             items = self._index.newest_items() if self._index is not None else 0
             return Progress(
-                self._queues_at, self._index_at, self._timestamp, self._queues.entries(), items
+                self._queues_at, self._index_at, self.timestamp, self._queues.entries(), items
             )
 
     def foresee(self, piece: Piece) -> None:
@@ -160,7 +157,7 @@ class Dispatcher:
             self._runs, self._runs_at = piece.scan.runs, 0
         if self._index_at <= piece.start and self._index is not None:
             self._keys, self._keys_at = piece.scan.keys, 0
-        self._timestamp = piece.scan.last_timestamp
+        self.timestamp = piece.scan.last_timestamp
         self._move_to(piece.start, piece.end)
         self._apply()
 

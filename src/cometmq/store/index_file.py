@@ -77,11 +77,13 @@ class IndexFile:
     def insert(self, keys: bytes, at: int) -> int:
         """Insert packed keys from byte `at` on, as many as fit into the blocks at hand and one
         step of new ones; where to go on. On a full disk nothing is inserted."""
-        next_item_at = self._items_at + (self.count + 1) * INDEX_ITEM_BYTES
-        self._segment.reserve(next_item_at + INDEX_ITEM_BYTES, RESERVE_STEP_BYTES)
-        room = (self._segment.reserved - self._items_at) // INDEX_ITEM_BYTES
+        segment = self._segment
+        next_item_end = self._items_at + (self.count + 2) * INDEX_ITEM_BYTES
+        if next_item_end > segment.reserved:
+            segment.reserve(next_item_end, RESERVE_STEP_BYTES)
+        room = (segment.reserved - self._items_at) // INDEX_ITEM_BYTES
         limit = min(self._items, room)
-        end = index_insert(self._segment.view, self._slots, limit, keys, at)
+        end = index_insert(segment.view, self._slots, limit, keys, at)
         self.count += (end - at) // KEY_BYTES
         return end
 

@@ -230,13 +230,13 @@ class MessageStore:
         nothing unusual about them; None when everything has to be looked at closely."""
         if self._may_refuse:
             return None
-        start = self.commit_log.end
+        start = self.appended.value
         taken = self.commit_log.append_sends(
             data, rules, born_host, requests_max, self._next_offsets, self._next_timestamp()
         )
         self._advance_appended()
         if taken.scan is not None and self._confirm_appended:
-            self._dispatcher.foresee(Piece(start, self.commit_log.end, taken.scan))
+            self._dispatcher.foresee(Piece(start, self.appended.value, taken.scan))
         return taken
 
     @property

@@ -39,7 +39,8 @@ class Segment:
         close = weakref.finalize(self, os.close, fd)
         self._map = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self.view = memoryview(self._map)
-        self._reserved = 0
+        self.reserved = 0
+        """So many bytes of it have their blocks for sure."""
         if not keep_open:
             close()
 
@@ -58,7 +59,7 @@ class Segment:
         reserve = size if reserved is None else min(reserved, size)
         fd = disk.create(path, size, reserve)
         segment = cls(path, base, size, fd, disk, keep_open=keep_open)
-        segment._reserved = reserve
+        segment.reserved = reserve
         return segment
 
     @classmethod
@@ -96,19 +97,15 @@ class Segment:
 
     def reserve(self, upto: int, step: int) -> None:
         """Make sure that the first `upto` bytes have blocks, `step` bytes ahead at a time."""
-        if upto > self._reserved:
+        if upto > self.reserved:
             target = min(-(-upto // step) * step, self.size)
-            self.reserve_part(self._reserved, target)
-            self._reserved = target
+            self.reserve_part(self.reserved, target)
+            self.reserved = target
 
     def reserve_part(self, start: int, end: int) -> None:
         """The same for the bytes of [start, end), in a file that is written to in any order."""
         with self._opened() as fd:
             self._disk.reserve(fd, start, end - start)
-
-    @property
-    def reserved(self) -> int:
-        return self._reserved
 
     def sync(self) -> None:
         with ExitStack() as stack:
@@ -129,7 +126,7 @@ class Segment:
         with self._opened() as fd:
             os.ftruncate(fd, position)
             os.ftruncate(fd, self.size)
-        self._reserved = min(self._reserved, position)
+        self.reserved = min(self.reserved, position)
         self.sync()
         return True
 

@@ -95,8 +95,8 @@ class LoopTurns:
     def _end_turn(self) -> None:
         callers, self._callers = self._callers or [], None
         began, requests = self._began, self._requests
-        waits = self.waits
-        if not waits:
+        waits = bool(callers) and self.waits
+        if callers and not waits:
             # It is in the log, that is all there is to wait for.
             self._settle(callers, began, requests, None)
         try:
@@ -108,7 +108,7 @@ class LoopTurns:
             if waits:
                 _tell(callers, error)
             raise
-        if callers and waits:
+        if waits:
             self._wait(callers, began, requests)
         if touched and self._on_arrival is not None:
             self._on_arrival(touched)
@@ -117,7 +117,7 @@ class LoopTurns:
         self, callers: list[Settled], began: float, requests: int, error: BaseException | None
     ) -> None:
         _tell(callers, error)
-        if error is None and callers:
+        if error is None:
             self.latency.add(time.monotonic() - began, requests)
 
     def _wait(self, callers: list[Settled], began: float, requests: int) -> None:

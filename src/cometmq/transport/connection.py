@@ -124,7 +124,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         commands, wrong = self._read(data)
-        self._take(commands)
+        if commands:
+            self._take(commands)
         if wrong:
             self._wrong = wrong
             log.warning("%s closed: %s", self.peer, wrong)
@@ -156,8 +157,6 @@ class Connection(asyncio.Protocol):
         return end
 
     def _take(self, commands: Sequence[Command]) -> None:
-        if not commands:
-            return
         self.last_active = self._loop.time()
         if self._latencies is not None:
             now = time.monotonic()

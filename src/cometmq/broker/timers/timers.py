@@ -9,7 +9,7 @@ clock is set back, messages wait until it is where it was.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -164,9 +164,9 @@ class Timers:
             await asyncio.wait([self._saving])
         self._thread.shutdown()
 
-    def arrived(self, queues: Iterable[bytes]) -> None:
-        """These queues got messages."""
-        if _QUEUE in queues:
+    def arrived(self, queue: bytes) -> None:
+        """This queue got messages."""
+        if queue == _QUEUE:
             self.poke()
 
     def poke(self) -> None:
