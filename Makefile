@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # `short` leaves out what takes long; CI runs that.
 SET ?= full
+# Options of all benchmarks.
+BENCH ?=
 ROUNDS ?= 30
 RAFT_SEEDS ?= 20000
 RAFT_FAULTS ?= 50
@@ -55,13 +57,13 @@ interop: setup  ## against the real Apache RocketMQ (SET=short: smaller stores)
 	$(BIN)/python -m interop.toolchain
 	COMETMQ_INTEROP_SET=$(SET) $(BIN)/python -m pytest interop --timeout 1200
 
-bench: setup  ## figures of docs/performance.md
-	$(BIN)/python -m bench.broker
-	$(BIN)/python -m bench.replication
-	$(BIN)/python -m bench.store
-	$(BIN)/python -m bench.client
-	$(BIN)/python -m bench.client --system rocketmq --cases sync in_flight push
-	$(BIN)/python -m bench.spark
+bench: setup  ## figures of docs/performance.md (BENCH=--quick: small ones)
+	$(BIN)/python -m bench.broker $(BENCH)
+	$(BIN)/python -m bench.replication $(BENCH)
+	$(BIN)/python -m bench.store $(BENCH)
+	$(BIN)/python -m bench.client $(BENCH)
+	$(BIN)/python -m bench.client --system rocketmq --cases sync in_flight push $(BENCH)
+	$(BIN)/python -m bench.spark $(BENCH)
 
 chaos: setup  ## kills, power cuts and faults of all kinds, for long (ROUNDS=30: an hour)
 	COMETMQ_CHAOS_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/store/test_durability.py tests/broker/test_timers_kill.py -k 'killing or killed or power_cut'
