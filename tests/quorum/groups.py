@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cometmq.broker.broker import Broker
+from cometmq.broker.config import FAST_PORT_DISTANCE
 from cometmq.replication.quorum.quorum import Quorum
 from cometmq.store.disk import Disk
 from cometmq.store.message_store import MessageStore
@@ -26,7 +27,7 @@ class Group:
         self.root = root
         self.name_server = name_server
         self.ports = {f"n{number}": ReservedPort() for number in range(size)}
-        self.listening = {member: ReservedPort() for member in self.ports}
+        self.listening = {member: ReservedPort(FAST_PORT_DISTANCE) for member in self.ports}
         self.up: dict[str, Broker] = {}
         self.disks: dict[str, Disk] = {}
         self.may_fail = False

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cometmq.broker.config import FAST_PORT_DISTANCE
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.raft_group import GroupStatus
 from cometmq.testing.fault_proxy import FaultProxy
@@ -31,7 +32,7 @@ class MemberProcess:
         self.root = root / member
         self.conf = root / f"{member}.conf"
         self.output = root / f"{member}.out"
-        self._port, self._raft_port = ReservedPort(), ReservedPort()
+        self._port, self._raft_port = ReservedPort(FAST_PORT_DISTANCE), ReservedPort()
         self.address = f"127.0.0.1:{self._port.number}"
         self.raft_address = f"127.0.0.1:{self._raft_port.number}"
         self._process: subprocess.Popen[bytes] | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cometmq.broker.config import FAST_PORT_DISTANCE
 from cometmq.client.admin import Admin
 from cometmq.client.errors import BrokerError, IllegalArgument
 from cometmq.protocol.raft_group import GroupStatus
@@ -159,7 +160,8 @@ async def test_members_come_and_go(tmp_path: Path) -> None:
         leader = await group.leader()
         sent = await send_all(group.up[leader], 300)
         async with Admin(group.name_server) as admin:
-            group.ports["n3"], group.listening["n3"] = ReservedPort(), ReservedPort()
+            group.ports["n3"] = ReservedPort()
+            group.listening["n3"] = ReservedPort(FAST_PORT_DISTANCE)
             await group.start("n3", **{"raft.join": "true"})
             status = await admin.brokers.add_member("broker-a", f"n3-{group.address('n3')}")
             assert [m.id for m in status.members if m.votes] == ["n0", "n1", "n2", "n3"]

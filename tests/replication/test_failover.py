@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cometmq.broker.config import FAST_PORT_DISTANCE
 from cometmq.protocol.record import iter_records
 from cometmq.store.config import StoreConfig
 from cometmq.store.message_store import MessageStore
@@ -30,7 +31,7 @@ class Process:
 
     def __init__(self, root: Path, **settings: Any) -> None:
         self.root = root
-        self._port = ReservedPort()
+        self._port = ReservedPort(FAST_PORT_DISTANCE)
         self._ha_port = ReservedPort()
         self.address = f"127.0.0.1:{self._port.number}"
         self.ha_address = f"127.0.0.1:{self._ha_port.number}"
