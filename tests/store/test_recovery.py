@@ -150,7 +150,7 @@ def test_a_crash_at_any_point_leaves_the_same_queues_and_index_as_no_crash(
             if chance.random() < 0.3:
                 store.dispatch()
             if chance.random() < 0.05:
-                store._keeper.save(whole=chance.random() < 0.5)
+                store._keeper.save()
             if number in stops:
                 crash(store)
                 store = MessageStore(small_config(root), clock=Clock())

@@ -61,10 +61,7 @@ class StoreConfig:
         "syncFlushTimeout", 5000, "how long a send waits for the disk", unit="ms"
     )
     queue_flush_interval_ms: int = setting(
-        "flushIntervalConsumeQueue",
-        1000,
-        "time between two syncs of queues; the index follows every 10 s or 256 MiB of log",
-        unit="ms",
+        "flushIntervalConsumeQueue", 1000, "time between two syncs of queues and index", unit="ms"
     )
 
     warm_up: bool = setting(

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +16,7 @@ from .commit_log import CommitLog
 from .config import StoreConfig
 from .consume_queues import ConsumeQueues
 from .disk import Disk, is_disk_full
-from .dispatcher import Dispatcher, Progress
+from .dispatcher import Dispatcher
 from .errors import StoreFailed
 from .gate import Gate
 from .key_index import KeyIndex
@@ -25,17 +24,6 @@ from .segment import Segment
 from .watermark import Watermark
 
 log = logging.getLogger(__name__)
-INDEX_INTERVAL_S = 10.0
-INDEX_LOG_BYTES = 256 * 1024 * 1024
-"""The index is synced when one of these is over. A key may go to any page of it, so under load
-each sync writes megabytes that the next one writes again; and a crash costs no more than indexing
-so much of the log anew."""
-
-
-class _Indexed(NamedTuple):
-    offset: int
-    newest_items: int
-    timestamp: int
 
 
 class Keeper:
@@ -69,7 +57,6 @@ class Keeper:
         self._on_failure = on_failure
         self._gate = gate
         self._confirmed = confirmed
-        self._index_saved = time.monotonic()
         self._working = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cometmq-keep", daemon=True)
@@ -89,9 +76,8 @@ class Keeper:
         self._stop.set()
         self._thread.join()
 
-    def save(self, *, whole: bool = True) -> None:
-        """Make queues and index durable, then note in the checkpoint how far they are. If it need
-        not be `whole`, the index stays behind until it is due.
+    def save(self) -> None:
+        """Make queues and index durable, then note in the checkpoint how far they are.
 
         What is noted was true before the syncs began, so it holds whatever comes meanwhile.
         """
@@ -102,12 +88,13 @@ class Keeper:
             if self._confirmed is not None:
                 confirmed = min(self._confirmed.value, log_durable)
             self._queues.sync()
+            if self._index is not None:
+                self._index.sync()
             old = self._checkpoint
-            indexed = self._indexed(progress, whole=whole)
             checkpoint = Checkpoint(
                 log_timestamp=max(old.log_timestamp, log_timestamp),
                 queue_timestamp=max(old.queue_timestamp, progress.timestamp),
-                index_timestamp=max(old.index_timestamp, indexed.timestamp),
+                index_timestamp=max(old.index_timestamp, progress.timestamp),
                 master_flushed=old.master_flushed,
                 confirmed=confirmed,
                 # The last record begins somewhere before its end; all that RocketMQ does with this
@@ -116,26 +103,13 @@ class Keeper:
                 marks=Marks(
                     log=log_durable,
                     queues=progress.queues_offset,
-                    index=indexed.offset,
+                    # Without an index nothing is indexed: should there be one later, all of it is.
+                    index=progress.index_offset if self._index is not None else 0,
                     queue_entries=progress.queue_entries,
-                    newest_index_items=indexed.newest_items,
+                    newest_index_items=progress.newest_index_items,
                 ),
             )
             self._write(checkpoint)
-
-    def _indexed(self, progress: Progress, *, whole: bool) -> _Indexed:
-        """How far the index is durable, after a sync of it if one is due."""
-        if self._index is None:
-            # Nothing is indexed: should there be an index later, all of it is.
-            return _Indexed(0, 0, progress.timestamp)
-        old, now = self._checkpoint, time.monotonic()
-        if not whole and old.marks is not None:
-            log_bytes = progress.index_offset - old.marks.index
-            if log_bytes < INDEX_LOG_BYTES and now - self._index_saved < INDEX_INTERVAL_S:
-                return _Indexed(old.marks.index, old.marks.newest_index_items, old.index_timestamp)
-        self._index.sync()
-        self._index_saved = now
-        return _Indexed(progress.index_offset, progress.newest_index_items, progress.timestamp)
 
     def held(self) -> threading.Lock:
         """Held by whoever cuts the log, so that nothing is noted of what is cut."""
@@ -159,13 +133,13 @@ class Keeper:
             write_checkpoint(self.checkpoint_path, checkpoint, self._disk)
             self._checkpoint = checkpoint
 
-    def save_if_space(self, *, whole: bool = True) -> None:
+    def save_if_space(self) -> None:
         """Save; on a full disk it can wait, since the next recovery only has more to do then.
 
         Any other error is final: what a failed sync left behind cannot be told.
         """
         try:
-            self.save(whole=whole)
+            self.save()
         except OSError as error:
             if not is_disk_full(error):
                 raise StoreFailed(
@@ -265,7 +239,7 @@ class Keeper:
                 if time.monotonic() >= next_clean:
                     next_clean = time.monotonic() + clean_every_s
                     self.clean()
-                self.save_if_space(whole=False)
+                self.save_if_space()
             except OSError as error:
                 log.error("old files could not be deleted: %s; trying again", error)
             except StoreFailed as failure:
