@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cometmq.protocol.message_queue import MessageQueue
@@ -69,6 +69,7 @@ def test_a_queue_that_is_new_in_a_batch_begins_where_the_batch_says() -> None:
 
 
 @given(sized, st.integers(1, 3000))
+@example(ranges_from([(0, 1), (0, 1), (0, 4)]), 3)
 def test_a_limit_holds_and_every_queue_advances(parts: list[QueueRange], limit: int) -> None:
     start = {part.queue: part.start for part in parts}
     end = {part.queue: part.end for part in parts}
@@ -79,7 +80,23 @@ def test_a_limit_holds_and_every_queue_advances(parts: list[QueueRange], limit: 
     assert all(nearer[part.queue] <= part.end for part in parts)
 
 
-def test_a_limit_in_bytes_goes_by_the_size_of_each_queues_messages() -> None:
+@given(sized, st.integers(1, 300_000), st.integers(1, 3000), st.integers(1, 3000))
+def test_a_limit_in_bytes_holds_where_first_messages_let_it(
+    parts: list[QueueRange], limit: int, even_bytes: int, odd_bytes: int
+) -> None:
+    start = {part.queue: part.start for part in parts}
+    end = {part.queue: part.end for part in parts}
+    sizes = {queue: odd_bytes if queue.queue_id % 2 else even_bytes for queue in start}
+    read = {
+        part.queue: part.size
+        for part in ranges_between(start, limited(start, end, None, limit, sizes))
+    }
+    assert read.keys() == {part.queue for part in parts if part.size}
+    first_bytes = sum(sizes[queue] for queue in read)
+    assert sum(size * sizes[queue] for queue, size in read.items()) <= max(limit, first_bytes)
+
+
+def test_a_limit_in_bytes_goes_goes_by_the_size_of_each_queues_messages() -> None:
     start, end = {A: 0, B: 0}, {A: 100, B: 100}
     assert limited(start, end, None, 50_000, {A: 10, B: 990}) == {A: 50, B: 50}
     assert limited(start, end, 40, 50_000, {A: 10, B: 990}) == {A: 20, B: 20}

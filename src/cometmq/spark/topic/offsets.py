@@ -109,21 +109,29 @@ def limited(
     """An end with at most so many messages and bytes behind the start, each queue in proportion.
 
     `message_bytes` is what a message of a queue has on average. Every queue with something to read
-    advances, so that none waits for ever: by one message where its share is less.
+    advances, so that none waits for ever: only where the first message of each is too much already,
+    it is more.
     """
     ranges = ranges_between(start, end)
     sizes = message_bytes or {}
     total = sum(part.size for part in ranges)
+    first_bytes = sum(sizes.get(part.queue, 0) for part in ranges)
     total_bytes = sum(part.size * sizes.get(part.queue, 0) for part in ranges)
     nearer = dict(end)
     for part in ranges:
         share = part.size
         if messages_max is not None and total > messages_max:
-            share = min(share, part.size * messages_max // total)
+            share = min(share, _share(part.size, messages_max, len(ranges), total))
         if bytes_max is not None and total_bytes > bytes_max:
-            share = min(share, part.size * bytes_max // total_bytes)
-        nearer[part.queue] = part.start + max(1, share)
+            share = min(share, _share(part.size, bytes_max, first_bytes, total_bytes))
+        nearer[part.queue] = part.start + share
     return nearer
+
+
+def _share(size: int, limit: int, first: int, total: int) -> int:
+    """One message of a queue, and of its others the part that the limit leaves when the `first` of
+    all queues are taken."""
+    return 1 + (size - 1) * max(limit - first, 0) // max(total - first, 1)
 
 
 def split(
