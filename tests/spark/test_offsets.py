@@ -96,7 +96,7 @@ def test_a_limit_in_bytes_holds_where_first_messages_let_it(
     assert sum(size * sizes[queue] for queue, size in read.items()) <= max(limit, first_bytes)
 
 
-def test_a_limit_in_bytes_goes_goes_by_the_size_of_each_queues_messages() -> None:
+def test_a_limit_in_bytes_goes_by_the_size_of_each_queues_messages() -> None:
     start, end = {A: 0, B: 0}, {A: 100, B: 100}
     assert limited(start, end, None, 50_000, {A: 10, B: 990}) == {A: 50, B: 50}
     assert limited(start, end, 40, 50_000, {A: 10, B: 990}) == {A: 20, B: 20}

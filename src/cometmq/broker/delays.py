@@ -35,6 +35,7 @@ LOOK_INTERVAL_S = 1.0
 """The longest sleep: clocks are set now and then."""
 RETRY_S = 1.0
 BATCH = 64
+_TOPIC = SCHEDULE_TOPIC.encode()
 LOG_BYTES_UNSAVED_MAX = 64 * 1024 * 1024
 """How much of the log a start has to look through at most, however few delays there are."""
 
@@ -120,11 +121,14 @@ class Delays(Persistent):
             timer.cancel()
         self._timers.clear()
 
-    def arrived(self, queue: bytes) -> None:
-        """This queue got messages; one of the delayed ones may need a look."""
-        topic, queue_id = split_queue_key(queue)
-        if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
-            self._deliver(queue_id + 1)
+    def arrived(self, queues: Iterable[bytes]) -> None:
+        """These queues got messages; those of the delayed ones may need a look."""
+        for queue in queues:
+            if not queue.startswith(_TOPIC):
+                continue
+            topic, queue_id = split_queue_key(queue)
+            if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
+                self._deliver(queue_id + 1)
 
     def poke(self) -> None:
         """Look at the clock now."""

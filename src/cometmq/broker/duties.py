@@ -17,10 +17,7 @@ from .context import Context
 from .delays import DelayProgress, Delays
 from .inbox import Inbox
 from .timers.timers import Timers
-from .topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from .transactions.transactions import Transactions
-
-_DELAYED, _TIMED = SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode()
 
 
 class Duties:
@@ -69,13 +66,10 @@ class Duties:
 
     def arrived(self, queues: Iterable[bytes]) -> None:
         """These queues got messages."""
-        if not self._is_active:
-            return
-        for queue in queues:
-            if queue.startswith(_DELAYED):
-                self.delays.arrived(queue)
-            elif queue.startswith(_TIMED) and self.timers is not None:
-                self.timers.arrived(queue)
+        if self._is_active:
+            self.delays.arrived(queues)
+            if self.timers is not None:
+                self.timers.arrived(queues)
 
     def poke(self) -> None:
         """The clock was moved: look at once for what has become due."""

@@ -84,7 +84,7 @@ class Inbox:
         """The same for the sends that some bytes begin with, as long as there is nothing unusual
         about them; where the first of the others begins. `answer` gets the frames that they are
         answered with; `note` is told afterwards what was taken, and with which code."""
-        room = self._room() if self._waits else _MANY
+        room = self._room()
         if self._why_closed() is not None or self._needs_replicas or room <= 0:
             return 0
         taken = self._store.append_sends(data, rules, born_host, room)
@@ -150,7 +150,7 @@ class Inbox:
         why_closed = self._why_closed()
         if why_closed is not None:
             raise _refusal(StoreClosed(why_closed))
-        if self._waits and self._room() <= 0:
+        if self._room() <= 0:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
                 f"[REJECTREQUEST]{self.waiting} sends wait for the disk, start flow control",
@@ -188,7 +188,7 @@ class Inbox:
 
     def _room(self) -> int:
         """How many more may wait for the disk or slaves."""
-        return self._context.config.sends_waiting_max - self.waiting
+        return self._context.config.sends_waiting_max - self.waiting if self._waits else _MANY
 
     def _require_replicas(self, records: list[Message]) -> None:
         slaves = self._context.slaves

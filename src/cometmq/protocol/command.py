@@ -185,7 +185,7 @@ class FrameParser:
         commands: list[Command] = []
         try:
             start = take(data) if take is not None else 0
-            end = self._read_frames(data, start, commands) if start < len(data) else start
+            end = self._read_frames(data, start, commands)
         except MalformedFrame as error:
             error.before = commands
             raise

@@ -79,8 +79,7 @@ class IndexFile:
         step of new ones; where to go on. On a full disk nothing is inserted."""
         segment = self._segment
         next_item_end = self._items_at + (self.count + 2) * INDEX_ITEM_BYTES
-        if next_item_end > segment.reserved:
-            segment.reserve(next_item_end, RESERVE_STEP_BYTES)
+        segment.reserve(next_item_end, RESERVE_STEP_BYTES)
         room = (segment.reserved - self._items_at) // INDEX_ITEM_BYTES
         limit = min(self._items, room)
         end = index_insert(segment.view, self._slots, limit, keys, at)

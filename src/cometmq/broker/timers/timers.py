@@ -9,7 +9,7 @@ clock is set back, messages wait until it is where it was.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -164,9 +164,9 @@ class Timers:
             await asyncio.wait([self._saving])
         self._thread.shutdown()
 
-    def arrived(self, queue: bytes) -> None:
-        """This queue got messages."""
-        if queue == _QUEUE:
+    def arrived(self, queues: Iterable[bytes]) -> None:
+        """These queues got messages."""
+        if _QUEUE in queues:
             self.poke()
 
     def poke(self) -> None:
