@@ -190,6 +190,7 @@ class Office:
             while self.parts.inbox.waiting:
                 await asyncio.sleep(0)
             await asyncio.sleep(0)  # The answers of the general way leave.
+        self.parts.context.turns.catch_up()
 
     def outcome(self) -> Outcome:
         frames = sorted(split_frames(self.wire.written), key=lambda f: (parsed(f).opaque, f))

@@ -40,6 +40,7 @@ class Inbox:
         self._context = context
         self._store = context.store
         self._turns = context.turns
+        self._waiting_pulls = context.waiting_pulls
         self._stats = context.stats
         self._levels = len(context.store.config.delays_ms())
         self._is_slave = context.config.is_slave
@@ -90,11 +91,13 @@ class Inbox:
         taken = self._store.append_sends(data, rules, born_host, room)
         if taken is None or not taken.end:
             return 0
+        awaited = False
         for topic, count, size in taken.puts:
             self._count(topic, count, size)
+            awaited = awaited or self._waiting_pulls.awaits(topic)
         requests = taken.requests
         if not self._turns.waits:
-            self._turns.acknowledged(requests)
+            self._turns.acknowledged(requests, awaited=awaited)
             answer(taken.answers)
             if note is not None:
                 note(taken, ResponseCode.SUCCESS)
@@ -209,6 +212,7 @@ class Inbox:
         self._closed = True
         while self.waiting:
             await asyncio.sleep(_CLOSE_POLL_S)
+        self._turns.catch_up()
 
     def _count(self, topic: str, count: int, size: int) -> None:
         stats = self._stats

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from cometmq.clock import Clock
+from cometmq.protocol.command import Command
 from cometmq.protocol.host import Host
 from cometmq.protocol.scan import split_queue_key
 from cometmq.replication.acks import AckPolicy
@@ -18,7 +19,7 @@ from cometmq.store.errors import StoreFailed
 from cometmq.store.message_store import MessageStore
 from cometmq.store.recovery import RecoveryReport
 from cometmq.store.turns import LoopTurns
-from cometmq.transport.connection import Handler
+from cometmq.transport.connection import Answer, Connection, Handler
 from cometmq.transport.latencies import Latencies
 from cometmq.transport.tls import client_context
 
@@ -196,7 +197,18 @@ class Parts:
         )  # fmt: skip
         served = {code: handler for part in parts for code, handler in part.handlers().items()}
         refused = {} if self._is_in_charge else refusals()
-        return {**served, **admin_handlers(context, inbox, duties.delays, duties.timers), **refused}
+        served |= admin_handlers(context, inbox, duties.delays, duties.timers)
+        return {code: self._caught_up(handler) for code, handler in (served | refused).items()}
+
+    def _caught_up(self, handler: Handler) -> Handler:
+        """Whoever asks finds everything that was acknowledged before."""
+        catch_up = self.context.turns.catch_up
+
+        def handle(connection: Connection, command: Command) -> Answer:
+            catch_up()
+            return handler(connection, command)
+
+        return handle
 
     @property
     def _is_in_charge(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from cometmq.protocol.scan import QUEUE_ID_BYTES
 from cometmq.transport.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -30,18 +31,24 @@ class WaitingPulls:
         self.held_max = held_max
         self._queues: dict[bytes, list[WaitingPull]] = {}
         self._count = 0
+        self._topics: dict[bytes, int] = {}
+        """How many wait on queues of each topic."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def __len__(self) -> int:
         return self._count
 
+    def awaits(self, topic: str) -> bool:
+        """Whether a pull waits on any queue of a topic."""
+        return bool(self._topics) and topic.encode() in self._topics
+
     def hold(self, pull: WaitingPull) -> bool:
         """Let it wait; False when too many do."""
         if self._count >= self.held_max:
             return False
         self._queues.setdefault(pull.queue, []).append(pull)
-        self._count += 1
+        self._add(pull.queue, 1)
         if self._sweeping is None and not self._stopped:
             self._plan_sweep()
         return True
@@ -72,12 +79,19 @@ class WaitingPulls:
 
     def _retry(self, queue: bytes, *, last: bool) -> None:
         waiting = self._queues.pop(queue)
-        self._count -= len(waiting)
+        self._add(queue, -len(waiting))
         left = [p for p in waiting if p.connection.is_open and not _retry(p, last=last)]
         if left:
             # A retry may have let the same client wait again meanwhile.
             self._queues[queue] = left + self._queues.get(queue, [])
-            self._count += len(left)
+            self._add(queue, len(left))
+
+    def _add(self, queue: bytes, count: int) -> None:
+        self._count += count
+        topic = queue[:-QUEUE_ID_BYTES]
+        of_topic = self._topics.pop(topic, 0) + count
+        if of_topic:
+            self._topics[topic] = of_topic
 
     def _plan_sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -95,7 +109,7 @@ class WaitingPulls:
     def _expire(self, queue: bytes, waiting: list[WaitingPull], now: float) -> None:
         due = [p for p in waiting if p.deadline <= now and p.connection.is_open]
         left = [p for p in waiting if p.deadline > now and p.connection.is_open]
-        self._count -= len(waiting) - len(left)
+        self._add(queue, len(left) - len(waiting))
         if left:
             self._queues[queue] = left
         else:

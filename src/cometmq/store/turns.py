@@ -1,7 +1,8 @@
 """One dispatch and one wait a turn of an event loop, however many callers appended in it.
 
 A dispatch costs the same for one message as for a hundred, a sync that starts in the middle of a
-turn serves only half of those who wait, and a wait a message costs more than its append.
+turn serves only half of those who wait, and a wait a message costs more than its append. What
+nobody waits for shares a dispatch with later turns.
 """
 
 import asyncio
@@ -17,6 +18,10 @@ from .errors import StoreError
 from .message_store import MessageStore
 
 log = logging.getLogger(__name__)
+LATER_S = 0.02
+LATER_BYTES_MAX = 128 * 1024
+"""How long a dispatch that nobody waits for may be put off, and how much of the log: with small
+turns it costs as much as the append and the answer."""
 Settled = Callable[[BaseException | None], None]
 """Told that what was appended may be acknowledged, or why it may not."""
 SETTLE_S = (
@@ -52,6 +57,7 @@ class LoopTurns:
         """Whether the disk of this broker alone is waited for."""
         self.replicas: Replicas | None = None
         self._callers: list[Settled] | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._began = 0.0
         self._requests = 0
         self.latency = Histogram(SETTLE_S)
@@ -72,11 +78,21 @@ class LoopTurns:
         """Whether what was appended has to wait for anything before it may be acknowledged."""
         return self.waits_for_disk or self.replicas is not None
 
-    def acknowledged(self, requests: int) -> None:
-        """The same as `appended`, for what has nothing to wait for and is acknowledged already:
-        who hears of it asks for it in another turn at the earliest."""
-        self._plan()
+    def acknowledged(self, requests: int, *, awaited: bool) -> None:
+        """The same as `appended`, for what has nothing to wait for and is acknowledged already.
+        If it is not `awaited` by anybody, it is dispatched a little later, together with more of
+        its kind; whoever is going to look has to `catch_up` before."""
+        store = self._store
+        if awaited or store.appended.value - store.dispatched.value > LATER_BYTES_MAX:
+            self._plan()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LATER_S, self.catch_up)
         self.latency.add(0.0, requests)
+
+    def catch_up(self) -> None:
+        """Dispatch what was put off: who calls this sees everything that was acknowledged."""
+        if self._later is not None:
+            self._tell_arrived(self._dispatch())
 
     def _plan(self) -> list[Settled]:
         if self._callers is None:
@@ -102,7 +118,7 @@ class LoopTurns:
         try:
             if callers and self.replicas is not None:
                 self.replicas.appended()
-            touched = self._store.dispatch()
+            touched = self._dispatch()
         except BaseException as error:
             # Nobody must wait for ever because something broke here.
             if waits:
@@ -110,8 +126,17 @@ class LoopTurns:
             raise
         if waits:
             self._wait(callers, began, requests)
-        if touched and self._on_arrival is not None:
-            self._on_arrival(touched)
+        self._tell_arrived(touched)
+
+    def _dispatch(self) -> list[bytes]:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        return self._store.dispatch()
+
+    def _tell_arrived(self, queues: list[bytes]) -> None:
+        if queues and self._on_arrival is not None:
+            self._on_arrival(queues)
 
     def _settle(
         self, callers: list[Settled], began: float, requests: int, error: BaseException | None

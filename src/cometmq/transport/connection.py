@@ -33,8 +33,10 @@ from .tls import HANDSHAKE_RECORD, TlsSession
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[["Connection", Command], Response | Awaitable[Response | None] | None]
-"""Answers a request: at once, when an awaitable is through, or (None) by `Connection.answer`."""
+Answer = Response | Awaitable[Response | None] | None
+"""At once, when an awaitable is through, or (None) by `Connection.answer`."""
+Handler = Callable[["Connection", Command], Answer]
+"""Answers a request."""
 Handlers = Mapping[int, Handler]
 Express = Callable[["Connection", bytes], int]
 """Takes the frames that some bytes begin with as long as it knows what to do with all of them at

@@ -47,6 +47,7 @@ def broker_labels(broker: Broker) -> Labels:
 
 async def broker_families(broker: Broker) -> list[Family]:
     parts, context = broker.parts, broker.parts.context
+    context.turns.catch_up()
     return [
         *_traffic(context),
         latency_family(broker.latencies),
