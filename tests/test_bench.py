@@ -88,7 +88,7 @@ def test_a_drain_that_got_a_message_twice_has_none() -> None:
 
 # -- bench.spark ----------------------------------------------------------------------------------
 
-PLACE = Place("127.0.0.1:1", "/store", "127.0.0.1:2")
+PLACE = Place("127.0.0.1:1", "/store", "127.0.0.1:2", "/few")
 
 
 @pytest.mark.parametrize("name", SPARK_CASES)

@@ -91,10 +91,11 @@ def _prepared(options: argparse.Namespace, root: Path, stack: ExitStack) -> Benc
     messages = options.messages or (QUICK_MESSAGES if options.quick else MESSAGES)
     progress(f"filling a store with {messages:,} messages")
     fill_store(root / "store", TOPIC, messages)
-    fill_store(root / "store", PURE_TOPIC, round(messages * PURE_SHARE))
+    for store in ("store", "few"):
+        fill_store(root / store, PURE_TOPIC, round(messages * PURE_SHARE))
     cluster = stack.enter_context(running(SYSTEMS["cometmq"], root, BROKER))
     peer = stack.enter_context(kafka.running(root / "kafka", partitions=QUEUES))
-    place = Place(cluster.namesrv.address, str(root / "store"), peer.address)
+    place = Place(cluster.namesrv.address, str(root / "store"), peer.address, str(root / "few"))
     repeat = options.repeat or (1 if options.quick else 3)
     pids = Pids(cluster.broker.pid, peer.pid)
     fill = stack.enter_context(used_memory(options.data_dir, wanted=not options.fresh_memory))

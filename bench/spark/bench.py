@@ -61,7 +61,7 @@ class Bench:
         case, row = CASES[name], Row(name, CASES[name].aim)
         for number in range(self._repeat + 1):
             for side, runs in ((case.ours, row.ours), (case.kafka, row.kafka)):
-                figures = self._run(spark, side, TOPIC, self._messages)
+                figures = self._run(spark, side, self._place, TOPIC, self._messages)
                 counts = "" if number else " (not counted)"
                 progress(f"{name} {side.format}{counts}: {told(figures)}")
                 if number:
@@ -70,10 +70,10 @@ class Bench:
         return row
 
     def add_pure(self, spark: SparkProcess, row: Row) -> None:
-        case = CASES[row.name]
+        case, place = CASES[row.name], self._place._replace(store=self._place.few)
+        rows = round(self._messages * PURE_SHARE)
         for number in range(2):
-            rows = round(self._messages * PURE_SHARE)
-            figures = self._run(spark, case.ours, PURE_TOPIC, rows)
+            figures = self._run(spark, case.ours, place, PURE_TOPIC, rows)
             progress(f"{row.name} {PURE}: {told(figures)}")
             if number:
                 row.pure.append(figures)
@@ -95,15 +95,15 @@ class Bench:
         progress(f"{name} {PURE if pure else 'compiled'}: {told(runs[-1])}")
         return runs
 
-    def _run(self, spark: SparkProcess, side: Side, topic: str, rows: int) -> Figures:
+    def _run(self, spark: SparkProcess, side: Side, place: Place, topic: str, rows: int) -> Figures:
         pid = self._pids.kafka if side.format == "kafka" else self._pids.ours
         is_sink = side.kind == "sink"
         topic = self._sink_topic() if is_sink else topic
         self._fill_memory()
         with CpuMeter(spark.pid) as used, CpuMeter(pid) as broker:
-            figures = spark.run(side.run(self._place, topic, rows))
+            figures = spark.run(side.run(place, topic, rows))
         if is_sink:
-            spark.run(side.check(self._place, topic, rows))
+            spark.run(side.check(place, topic, rows))
         return {
             **figures,
             "cpu_us_per_row": used.seconds / rows * 1e6,

@@ -23,6 +23,8 @@ class Place(NamedTuple):
     namesrv: str
     store: str
     kafka: str
+    few: str
+    """A store of its own with the topic for plain Python, whose log has nothing else."""
 
 
 class Side(NamedTuple):
