@@ -276,6 +276,24 @@ def _column(values: list[bytes], shift: int) -> tuple[bytes, bytes]:
     return struct.pack(f"={len(ends)}i", *(end + shift for end in ends)), b"".join(values)
 
 
+@examples
+@given(
+    name=st.sampled_from((b"KEYS", b"TAGS", b"")),
+    texts=st.lists(st.one_of(st.just(b""), st.binary(max_size=9), st.just(b"order-7"))),
+    shift=st.sampled_from((0, 0, 0, 1, -3)),
+    more=st.sampled_from((b"", b"", b"", b"x")),
+)
+def test_texts_become_properties_alike(
+    name: bytes, texts: list[bytes], shift: int, more: bytes
+) -> None:
+    offsets, data = _column(texts, shift)
+
+    def ask(hot: ModuleType, _: bytearray) -> object:
+        return hot.text_properties(name, offsets + more, data)
+
+    assert_alike(ask, b"")
+
+
 def test_half_a_number_is_no_offset() -> None:
     for wrong in range(3):
         given_ones = [struct.pack("=2i", 0, 1)] * 3

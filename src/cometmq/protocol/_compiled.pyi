@@ -10,6 +10,7 @@ from ._reference import join_slices as join_slices
 from ._reference import scan_records as scan_records
 from ._reference import select_records as select_records
 from ._reference import split_records as split_records
+from ._reference import text_properties as text_properties
 from .batch import decode_batch as decode_batch
 from .columns import ColumnBuilder as ColumnBuilder
 from .columns import property_columns as property_columns

@@ -1913,6 +1913,55 @@ def encode_rows(body_offsets, bodies, property_offsets, properties, rows, bytes 
             PyBuffer_Release(&buffers[opened])
 
 
+def text_properties(bytes name, offsets, data):
+    cdef Py_buffer buffers[2]
+    cdef int opened = 0
+    cdef Values texts
+    cdef Py_ssize_t name_size = len(name), row, size, total = 0
+    cdef bytes ends, made
+    cdef int32_t* end
+    cdef uint8_t* to
+    try:
+        for given in (offsets, data):
+            PyObject_GetBuffer(given, &buffers[opened], PyBUF_SIMPLE)
+            opened += 1
+        open_values(&buffers[0], &buffers[1], &texts)
+        for row in range(texts.count - 1):
+            size = value_size(&texts, <int32_t>row)
+            total += name_size + size + 2 if size else 0
+        if total > 0x7FFFFFFF:
+            raise ValueError(f"properties have {total} bytes, 32 bits have to count them")
+        ends = PyBytes_FromStringAndSize(NULL, max(texts.count, 1) * 4)
+        made = PyBytes_FromStringAndSize(NULL, total)
+        end, to = <int32_t*>PyBytes_AS_STRING(ends), <uint8_t*>PyBytes_AS_STRING(made)
+        end[0] = 0
+        for row in range(texts.count - 1):
+            size = texts.offsets[row + 1] - texts.offsets[row]
+            if size:
+                memcpy(to, PyBytes_AS_STRING(name), name_size)
+                to[name_size] = 1
+                if copy_marks(to + name_size + 1, texts.data + texts.offsets[row], size):
+                    return None
+                to[name_size + 1 + size] = 2
+                to += name_size + size + 2
+            end[row + 1] = <int32_t>(to - <uint8_t*>PyBytes_AS_STRING(made))
+        return ends, made
+    finally:
+        while opened:
+            opened -= 1
+            PyBuffer_Release(&buffers[opened])
+
+
+cdef bint copy_marks(uint8_t* to, bytes_t p, Py_ssize_t size) noexcept nogil:
+    """Copy a text; whether it has a byte in it that separates properties."""
+    cdef Py_ssize_t at
+    cdef uint8_t found = 0
+    for at in range(size):
+        to[at] = p[at]
+        found |= p[at] == 1 or p[at] == 2
+    return found
+
+
 # -- columns --------------------------------------------------------------------------------------
 
 # The order of the fields below; what is wanted is a bit for each.

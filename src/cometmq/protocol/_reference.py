@@ -12,6 +12,7 @@ A record in the CommitLog (big-endian):
 A sealed record ends in the property `__CRC32#`: a checksum over everything before it.
 """
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -154,6 +155,20 @@ def encode_rows(
             raise IllegalMessage(f"properties have {len(text)} bytes")
         pieces.append(encode_batched(0, _value(body_ends, bodies, row), text))
     return b"".join(pieces)
+
+
+def text_properties(name: bytes, offsets: Buffer, data: Buffer) -> tuple[bytes, bytes] | None:
+    """The property of that name out of a column of texts: offsets and bytes as Arrow has them,
+    nothing where a text is empty. None if a text has a byte in it that separates properties."""
+    starts = _int32s(offsets)
+    texts = [_value(starts, data, row) for row in range(len(starts) - 1)]
+    made = [name + b"\x01" + text + b"\x02" if text else b"" for text in texts]
+    ends = [0, *itertools.accumulate(map(len, made))]
+    if ends[-1] > 0x7FFFFFFF:
+        raise ValueError(f"properties have {ends[-1]} bytes, 32 bits have to count them")
+    if any(b"\x01" in text or b"\x02" in text for text in texts):
+        return None
+    return struct.pack(f"={len(ends)}i", *ends), b"".join(made)
 
 
 def _int32s(buffer: Buffer) -> tuple[int, ...]:

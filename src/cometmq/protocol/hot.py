@@ -20,6 +20,7 @@ if COMPILED:
 
     encode_record = _compiled.encode_record
     encode_rows = _compiled.encode_rows
+    text_properties = _compiled.text_properties
     decode_batch = _compiled.decode_batch
     offset_ids = _compiled.offset_ids
     append_records = _compiled.append_records
@@ -40,6 +41,7 @@ else:
 
     encode_record = _reference.encode_record
     encode_rows = _reference.encode_rows
+    text_properties = _reference.text_properties
     decode_batch = batch.decode_batch
     offset_ids = message_id.offset_ids
     append_records = _reference.append_records

@@ -24,7 +24,7 @@ KNOWN = (
 SPARKS_OWN = ("checkpointLocation", "path")
 """What Spark itself puts among the options of a write."""
 PRODUCER_GROUP = "SPARK_SINK"
-BATCH_BYTES = 512 << 10
+BATCH_BYTES = 1 << 20
 BATCH_BYTES_MIN = 1024
 
 Kind = TypeVar("Kind", bound=enum.Enum)

@@ -22,7 +22,7 @@ from cometmq.protocol.names import RETRY_PREFIX
 
 from .ids import Ids
 from .places import Place
-from .rows import Numbers, Rows, Values
+from .rows import Numbers, Rows, Truths, Values
 
 COMMON: Final = f"{WAIT}\x01true\x02"
 """What all messages say: the answer is to wait for the disk, if the broker does."""
@@ -92,17 +92,24 @@ class Parcels:
 
     def made(self, place: Place, batch: Batch) -> list[Parcel]:
         """What can leave now that these rows came."""
-        queue, delayed = place.queue, batch.rows.delayed
-        apart = np.full(len(place.rows), self._is_half)
-        if delayed is not None:
-            apart |= delayed[place.rows]
-        made = [self._alone(queue, row, batch) for row in place.rows[apart].tolist()]
-        for rows, size in self._pieces(place.rows[~apart], batch, queue.topic):
+        queue = place.queue
+        alone, together = self._divided(place.rows, batch.rows.delayed)
+        made = [self._alone(queue, row, batch) for row in alone.tolist()]
+        for rows, size in self._pieces(together, batch, queue.topic):
             if size > self._batch_bytes:
                 made += [*self._leave(queue, batch.now_ms), self._alone(queue, rows[0], batch)]
             else:
                 made += self._hold(queue, rows, batch)
         return made
+
+    def _divided(self, rows: Numbers, delayed: Truths | None) -> tuple[Numbers, Numbers]:
+        """Those that go alone, and the others."""
+        if self._is_half:
+            return rows, rows[:0]
+        if delayed is None:
+            return rows[:0], rows
+        apart = delayed[rows]
+        return rows[apart], rows[~apart]
 
     def rest(self, now_ms: int) -> list[Parcel]:
         return [parcel for queue in list(self._held) for parcel in self._leave(queue, now_ms)]

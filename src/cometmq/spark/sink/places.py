@@ -48,6 +48,8 @@ def _chosen(
     if rows.queue_ids is not None:
         named = rows.queue_ids[mine]
         asks = named != NO_QUEUE
+        if asks.all():
+            return _numbers_of(named, turns, queues, first_row + mine)
         if asks.any():
             numbers = _numbers_of(named[asks], turns[asks], queues, first_row + mine[asks])
             chosen[asks] = numbers
@@ -71,7 +73,10 @@ def _numbers_of(
         )
     by_id = np.argsort(of_topic, kind="stable")
     first = np.cumsum(counts) - counts
-    numbers: Numbers = by_id[first[queue_ids] + turns % counts[queue_ids]]
+    chosen = first[queue_ids]
+    if counts.max() > 1:
+        chosen += turns % counts[queue_ids]
+    numbers: Numbers = by_id[chosen]
     return numbers
 
 

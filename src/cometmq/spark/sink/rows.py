@@ -22,6 +22,7 @@ from cometmq.client.message import (
 )
 from cometmq.client.selectors import java_hash
 from cometmq.protocol.errors import IllegalMessage
+from cometmq.protocol.hot import text_properties
 from cometmq.protocol.names import check_topic
 from cometmq.protocol.properties import KEYS, TAGS
 
@@ -34,6 +35,7 @@ NO_QUEUE: Final = -1
 OWN_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 512
 """Of a row's own properties: sink and broker add some."""
 _TEXTS: Final = {"tags": TAGS, "keys": KEYS, "shardingKey": SHARDING_KEY}
+_BINARY: Final = pa.binary()
 _MILLISECOND: Final = pa.timestamp("ms", tz="UTC")
 
 
@@ -99,7 +101,8 @@ def _first(truths: Any) -> int | None:
 
 
 def _values(array: pa.Array) -> Values:
-    array = array.cast(pa.binary())
+    if array.type != _BINARY:
+        array = array.cast(_BINARY)
     _, offsets, data = array.buffers()
     count, start = len(array), array.offset
     if offsets is None:
@@ -198,11 +201,12 @@ def _properties(columns: dict[str, pa.Array], refuse: Refuse) -> Values | None:
 
 def _text_property(column: str, texts: pa.Array, refuse: Refuse) -> pa.Array:
     """An empty text says nothing, as null does."""
-    if _has_marks(texts) and (row := _first(_marked(texts))) is not None:
+    values = _values(texts.fill_null("") if texts.null_count else texts)
+    made = text_properties(_TEXTS[column].encode(), values.offsets, values.data)
+    if made is None:
+        row = _first(_marked(texts)) or 0
         refuse(row, f"{column} contains a byte that separates properties (0x01 or 0x02)")
-    texts = texts.cast(pa.binary())
-    said = pc.if_else(pc.greater(pc.binary_length(texts), 0), texts, pa.scalar(None, pa.binary()))
-    return _property(_TEXTS[column], said)
+    return _binaries(len(texts), *made)
 
 
 def _property(name: str, values: pa.Array) -> pa.Array:
@@ -231,12 +235,12 @@ def _delay_properties(columns: dict[str, pa.Array], refuse: Refuse) -> list[pa.A
         if (row := _first(wrong)) is not None:
             refuse(row, f"delayLevel {levels[row]}; there are 1 to {DELAY_LEVELS}, 0 is at once")
         levels = pc.if_else(pc.greater(levels, 0), levels, pa.scalar(None, levels.type))
-        pieces.append(_property(DELAY, levels.cast(pa.string()).cast(pa.binary())))
+        pieces.append(_property(DELAY, levels.cast(pa.string()).cast(_BINARY)))
     if times is not None:
         moments = times.cast(_MILLISECOND, safe=False).cast(pa.int64())
         if (row := _first(pc.less(moments, 0).fill_null(False))) is not None:
             refuse(row, "deliverAt is before 1970")
-        pieces.append(_property(DELIVER_MS, moments.cast(pa.string()).cast(pa.binary())))
+        pieces.append(_property(DELIVER_MS, moments.cast(pa.string()).cast(_BINARY)))
     if levels is not None and times is not None:
         both = pc.and_(levels.is_valid(), times.is_valid())
         if (row := _first(both)) is not None:
@@ -249,14 +253,15 @@ def _map_properties(maps: pa.Array, refuse: Refuse) -> pa.Array:
     names, values, starts = maps.keys, maps.items, np.asarray(maps.offsets)
     _check_entries(names, values, lambda entry, why: refuse(_row_of(starts, entry), why))
     encoded = pc.binary_join_element_wise(
-        names.cast(pa.binary()), pa.scalar(b"\x01"), values.cast(pa.binary()), pa.scalar(b"\x02"),
+        names.cast(_BINARY), pa.scalar(b"\x01"), values.cast(_BINARY), pa.scalar(b"\x02"),
         pa.scalar(b""),
     )  # fmt: skip
     entries = _values(encoded)
-    offsets = np.ascontiguousarray(entries.offsets[starts])
-    return pa.Array.from_buffers(
-        pa.binary(), len(maps), [None, pa.py_buffer(offsets), pa.py_buffer(entries.data)]
-    )
+    return _binaries(len(maps), np.ascontiguousarray(entries.offsets[starts]), entries.data)
+
+
+def _binaries(count: int, offsets: Any, data: Any) -> pa.Array:
+    return pa.Array.from_buffers(_BINARY, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _check_entries(names: pa.Array, values: pa.Array, refuse: Refuse) -> None:
