@@ -11,6 +11,8 @@ from cometmq.broker.transactions import open_halves
 from cometmq.broker.transactions.transactions import Transactions
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.command import Command
+from cometmq.protocol.message import Message
+from cometmq.protocol.properties import with_property
 from cometmq.protocol.record import iter_records
 from cometmq.testing.clock import ManualClock
 from cometmq.transport.connection import Connection
@@ -241,6 +243,23 @@ async def test_after_too_many_questions_a_message_is_put_aside(tmp_path: Path) -
         assert producer.questions.empty()
         assert (await producer.end(begun, COMMIT)).code == 1
         assert await producer.delivered() == []
+
+
+@bounded
+async def test_a_half_message_that_rocketmq_wrote_anew_counts_once(tmp_path: Path) -> None:
+    """It does so when it asks, and also while it stops."""
+    async with serving(tmp_path) as broker:
+        producer = await Producer.joined(broker, "one")
+        begun = [await producer.begin(b"%d" % n, UNIQ_KEY=f"{n:032X}") for n in range(2)]
+        store = context_of(broker).store
+        old = store.message_at(int(begun[0].text_fields()["msgId"][-16:], 16))
+        assert old is not None
+        anew = with_property(old.properties, b"TRANSACTION_CHECK_TIMES", b"1")
+        store.put(Message(HALF_TOPIC, 0, old.body, anew))
+        # One with the same id that was not written anew is another one.
+        store.put(Message(HALF_TOPIC, 0, b"1", old.properties))
+    async with serving(tmp_path) as broker:
+        assert sorted(transactions_of(broker).halves._open) == [1, 2, 3]
 
 
 @bounded

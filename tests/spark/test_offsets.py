@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cometmq.protocol.message_queue import MessageQueue
@@ -39,6 +39,7 @@ def ranges_from(sizes: list[tuple[int, int]]) -> list[QueueRange]:
 sized = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=8).map(ranges_from)
 
 
+@settings(deadline=None)
 @given(offsets, offsets)
 def test_progress_survives_the_way_through_json(ends: ByQueue, began: ByQueue) -> None:
     progress = Progress(ends, began)
@@ -53,6 +54,7 @@ def test_a_stream_without_a_queue_has_begun_all_the_same() -> None:
     assert Progress.from_json(Progress({}, {}).to_json()).has_begun
 
 
+@settings(deadline=None)
 @given(offsets, offsets)
 def test_a_batch_reads_what_lies_between_and_nothing_else(start: ByQueue, end: ByQueue) -> None:
     latest = reachable(start, end)
@@ -68,6 +70,7 @@ def test_a_queue_that_is_new_in_a_batch_begins_where_the_batch_says() -> None:
     assert ranges_of(first, second) == [QueueRange(A, 10, 12), QueueRange(B, 7, 9)]
 
 
+@settings(deadline=None)
 @given(sized, st.integers(1, 3000))
 @example(ranges_from([(0, 1), (0, 1), (0, 4)]), 3)
 def test_a_limit_holds_and_every_queue_advances(parts: list[QueueRange], limit: int) -> None:
@@ -80,6 +83,7 @@ def test_a_limit_holds_and_every_queue_advances(parts: list[QueueRange], limit: 
     assert all(nearer[part.queue] <= part.end for part in parts)
 
 
+@settings(deadline=None)
 @given(sized, st.integers(1, 300_000), st.integers(1, 3000), st.integers(1, 3000))
 def test_a_limit_in_bytes_holds_where_first_messages_let_it(
     parts: list[QueueRange], limit: int, even_bytes: int, odd_bytes: int
@@ -103,6 +107,7 @@ def test_a_limit_in_bytes_goes_by_the_size_of_each_queues_messages() -> None:
     assert limited(start, end, None, 10**9, {A: 10, B: 990}) == end
 
 
+@settings(deadline=None)
 @given(sized, st.integers(1, 50), st.none() | st.integers(1, 500))
 def test_parts_are_the_same_messages_in_enough_parts(
     parts: list[QueueRange], least: int, most: int | None

@@ -25,6 +25,8 @@ PREPARED = b"TRAN_MSG"
 PRODUCER_GROUP = b"PGROUP"
 TRANSACTION_ID = b"__transactionId__"
 IMMUNITY_S = b"CHECK_IMMUNITY_TIME_IN_SECONDS"
+CHECKS = b"TRANSACTION_CHECK_TIMES"
+"""RocketMQ writes a half message anew, with this, whenever it asks about one."""
 DONE_TAG = b"d"
 _SEPARATOR = ","
 

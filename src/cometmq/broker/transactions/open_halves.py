@@ -12,7 +12,7 @@ import msgspec
 
 from cometmq.protocol import flags
 from cometmq.protocol.message import StoredMessage
-from cometmq.protocol.properties import property_value
+from cometmq.protocol.properties import UNIQUE_KEY, property_value
 from cometmq.protocol.record import iter_records
 from cometmq.store.config_file import ConfigFile
 from cometmq.store.message_store import MessageStore
@@ -20,7 +20,7 @@ from cometmq.store.message_store import MessageStore
 from ..offsets import ConsumerOffsets
 from ..persistent import Persistent
 from ..topics import HALF_DONE_TOPIC, HALF_TOPIC
-from .half import IMMUNITY_S, decided_offsets
+from .half import CHECKS, IMMUNITY_S, decided_offsets
 
 GROUP = "CID_RMQ_SYS_TRANS"
 OPEN_MAX = 1_000_000
@@ -121,17 +121,28 @@ class OpenHalves(Persistent):
         """Find what is undecided. Those that were delivered without a record of it, because the
         last broker died in between, are given back: they lack just that."""
         saved: Checks = self.load_as(Checks) or Checks()
-        decisions_from = self._start(HALF_DONE_TOPIC)
+        decisions_from, newest = self._start(HALF_DONE_TOPIC), dict[bytes, int]()
         for half in self._read(HALF_TOPIC):
             due_ms = half.store_timestamp + immunity_ms(half.properties, timeout_ms)
             self.add(half.queue_offset, half.physical_offset, due_ms)
             found = self._open[half.queue_offset]
             found.decisions_before = decisions_from
             found.checks = saved.checks.get(half.queue_offset, 0)
+            self._forget_older(half, newest)
         for record in self._read(HALF_DONE_TOPIC):
             for offset in decided_offsets(record):
                 self._open.pop(offset, None)
         return self._delivered_last()
+
+    def _forget_older(self, half: StoredMessage, newest: dict[bytes, int]) -> None:
+        """Of a half message that RocketMQ wrote anew, only the newest counts. How far it has come
+        says its group's offset, which a broker that takes over need not have."""
+        key = property_value(half.properties, UNIQUE_KEY.encode())
+        if key is None:
+            return
+        if key in newest and property_value(half.properties, CHECKS) is not None:
+            self._open.pop(newest[key], None)
+        newest[key] = half.queue_offset
 
     def _delivered_last(self) -> list[int]:
         """A commit and its record are written one behind the other, so at most the last record
