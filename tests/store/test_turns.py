@@ -9,7 +9,7 @@ from cometmq.store import turns
 from cometmq.store.config import FlushMode
 from cometmq.store.errors import StoreFailed
 from cometmq.store.message_store import MessageStore
-from cometmq.store.turns import LATER_BYTES_MAX, LATER_S, LoopTurns
+from cometmq.store.turns import LATER_BYTES_MAX, LoopTurns
 from cometmq.testing.disk import FailingDisk
 
 from .conftest import OpenStore
@@ -85,8 +85,10 @@ class Acknowledging:
 
 
 def test_what_nobody_awaits_is_dispatched_a_little_later_and_together(
-    open_store: OpenStore,
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    later_s = 0.5  # Long enough for a busy machine to append all of them before.
+    monkeypatch.setattr(turns, "LATER_S", later_s)
     store = open_store()
 
     async def scenario() -> list[list[bytes]]:
@@ -96,7 +98,7 @@ def test_what_nobody_awaits_is_dispatched_a_little_later_and_together(
             await asyncio.sleep(0)
         assert not writer.arrivals
         while not writer.arrivals:
-            await asyncio.sleep(LATER_S)
+            await asyncio.sleep(later_s / 10)
         return writer.arrivals
 
     assert len(asyncio.run(scenario())) == 1
