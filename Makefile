@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # `short` leaves out what takes long; CI runs that.
 SET ?= full
-# Options of all benchmarks.
+# Options of all benchmarks, and a directory for the broker's pictures.
 BENCH ?=
+PICTURES ?=
 ROUNDS ?= 30
 RAFT_SEEDS ?= 20000
 RAFT_FAULTS ?= 50
@@ -58,7 +59,7 @@ interop: setup  ## against the real Apache RocketMQ (SET=short: smaller stores)
 	COMETMQ_INTEROP_SET=$(SET) $(BIN)/python -m pytest interop --timeout 1200
 
 bench: setup  ## figures of docs/performance.md (BENCH=--quick: small ones)
-	$(BIN)/python -m bench.broker $(BENCH)
+	$(BIN)/python -m bench.broker $(BENCH) $(if $(PICTURES),--pictures $(PICTURES))
 	$(BIN)/python -m bench.replication $(BENCH)
 	$(BIN)/python -m bench.store $(BENCH)
 	$(BIN)/python -m bench.client $(BENCH)

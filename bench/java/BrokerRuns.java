@@ -31,6 +31,7 @@ public final class BrokerRuns {
     private static final int ONE_WAY_RUN = 5_000;
     private static final int TIMEOUT_MS = 30_000;
     private static final int DRAIN_TIMEOUT_S = 150;
+    private static final int FIRST_TIMEOUT_S = 90;
 
     private final String namesrv;
     private final String topic;
@@ -281,9 +282,11 @@ public final class BrokerRuns {
         consumer.start();
         DefaultMQProducer producer = producer();
         producer.send(timed(0));
-        // The consumer may need seconds until it has its queues.
+        // The consumer may need seconds until it has its queues, and half a minute more: when it has
+        // them it tells the broker of a new version of its subscription, but not if another heartbeat
+        // is under way; its pulls are refused until the next one.
         for (long began = System.nanoTime(); first.get() != 0; Thread.sleep(10)) {
-            if (System.nanoTime() - began > TIMEOUT_MS * 1_000_000L) {
+            if (System.nanoTime() - began > TimeUnit.SECONDS.toNanos(FIRST_TIMEOUT_S)) {
                 throw new IllegalStateException("the first message did not come");
             }
         }
