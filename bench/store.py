@@ -141,7 +141,7 @@ def main() -> int:
     bench = Bench(sizes, options.data_dir)
     lines: list[Line] = []
     try:
-        for case in options.case or CASES:
+        for case in options.cases or CASES:
             for each in CASES[case](bench):
                 lines.append(each)
                 if not options.markdown:
@@ -157,7 +157,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
-    parser.add_argument("--case", nargs="+", choices=CASES, help="only these")
+    parser.add_argument("--cases", nargs="+", choices=CASES, help="only these")
     parser.add_argument("--quick", action="store_true", help="small sizes, under 40 s in all")
     parser.add_argument("--repeat", type=int, help="runs a figure (5, quick 1)")
     parser.add_argument("--data-dir", type=Path, help="where the stores go for the time being")
