@@ -21,7 +21,7 @@ from ..child import ChildFailed
 from ..report import Figures, Line, print_lines, progress, told
 from ..used_memory import FRESH_MEMORY, Fill, used_memory
 from .cases import CASES, Case
-from .picture import picture
+from .picture import UNIT_NAMES, picture
 from .runs import RUNS, Place
 from .sides import OURS, PEER, PURE, SIDES, serving
 from .table import lines, markdown
@@ -58,9 +58,9 @@ def _run_all(options: argparse.Namespace, found: Gathered, fill: Fill) -> bool:
 
 
 def _draw(directory: Path, told: list[Line]) -> None:
-    """One picture a unit."""
+    """One picture a unit that has a name for people."""
     directory.mkdir(parents=True, exist_ok=True)
-    for unit in dict.fromkeys(line.unit for line in told):
+    for unit in UNIT_NAMES.keys() & {line.unit for line in told}:
         (directory / f"broker-{unit}.svg").write_text(picture(unit, told))
 
 

@@ -29,7 +29,7 @@ def picture(unit: str, lines: Sequence[Line]) -> str:
     chosen = [line for line in lines if line.unit == unit and line.peer_name != NAMES[OURS]]
     height = TOP + len(chosen) * (2 * BAR + GAP)
     body = [
-        _text(0, 16, UNIT_NAMES.get(unit, unit), "bold"),
+        _text(0, 16, UNIT_NAMES[unit], "bold"),
         *_legend(chosen),
         *(part for number, line in enumerate(chosen) for part in _bars(number, line)),
     ]
