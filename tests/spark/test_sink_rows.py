@@ -133,7 +133,7 @@ def test_rows_of_one_queue_travel_together_with_all_that_they_say() -> None:
         properties=pa.array([[("a", "1"), ("b", "2")], None, []], MAP),
     )
     (parcel,) = parcels_of(rows)
-    common = {"WAIT": "true", "__SHARDINGKEY": "s"}
+    common = {"__SHARDINGKEY": "s"}
     begin = "0A" * 12
     assert messages(parcel) == [
         (b"one", {"UNIQ_KEY": f"{begin}FFFFFFFE", "TAGS": "red", "a": "1", "b": "2", **common}),
@@ -141,6 +141,7 @@ def test_rows_of_one_queue_travel_together_with_all_that_they_say() -> None:
         (b"three", {"UNIQ_KEY": f"{begin}00000000", "KEYS": "k3", **common}),
     ]
     assert (parcel.first_row, parcel.rows, parcel.is_ordered) == (0, 3, True)
+    assert parcel.content.properties == "WAIT\x01true\x02"
 
 
 def test_a_slice_of_a_batch_is_read_where_it_begins() -> None:

@@ -1843,12 +1843,12 @@ cdef Py_ssize_t value_size(Values* values, int32_t row) except -1:
 
 
 cdef Py_ssize_t rows_size(Values* bodies, Values* properties, const int32_t* rows,
-                          Py_ssize_t count, Py_ssize_t common_size) except -1:
+                          Py_ssize_t count) except -1:
     """How many bytes it will take; all that can be wrong is found here."""
     cdef Py_ssize_t at, own, total = 0
     for at in range(count):
         own = value_size(properties, rows[at]) if properties.count else 0
-        own += ID_PROPERTY + common_size
+        own += ID_PROPERTY
         if own > PROPERTIES_MAX:
             raise IllegalMessage(f"properties have {own} bytes")
         total += BATCHED + value_size(bodies, rows[at]) + own
@@ -1856,9 +1856,8 @@ cdef Py_ssize_t rows_size(Values* bodies, Values* properties, const int32_t* row
 
 
 cdef void put_rows(uint8_t* to, Values* bodies, Values* properties, const int32_t* rows,
-                   Py_ssize_t count, const uint8_t* known, uint32_t number,
-                   Py_ssize_t known_size) noexcept nogil:
-    """`known` is the id's property, without its last digits, and what all have behind it."""
+                   Py_ssize_t count, const uint8_t* known, uint32_t number) noexcept nogil:
+    """`known` is the id's property, without its last digits."""
     cdef Py_ssize_t at, body_size, own
     cdef int32_t row
     cdef uint8_t[4] digits
@@ -1866,30 +1865,30 @@ cdef void put_rows(uint8_t* to, Values* bodies, Values* properties, const int32_
         row = rows[at]
         body_size = bodies.offsets[row + 1] - bodies.offsets[row]
         own = properties.offsets[row + 1] - properties.offsets[row] if properties.count else 0
-        put32(to, <uint32_t>(BATCHED + body_size + known_size + own))
+        put32(to, <uint32_t>(BATCHED + body_size + ID_PROPERTY + own))
         memset(to + 4, 0, 12)
         put32(to + 16, <uint32_t>body_size)
         memcpy(to + 20, bodies.data + bodies.offsets[row], body_size)
         to += 20 + body_size
-        to[0] = <uint8_t>((known_size + own) >> 8)
-        to[1] = <uint8_t>((known_size + own) & 0xFF)
-        memcpy(to + 2, known, known_size)
+        to[0] = <uint8_t>((ID_PROPERTY + own) >> 8)
+        to[1] = <uint8_t>((ID_PROPERTY + own) & 0xFF)
+        memcpy(to + 2, known, ID_PROPERTY)
         put32(digits, number + <uint32_t>row)
         hex_of(digits, 4, to + 2 + ID_PROPERTY - 9)
-        to += 2 + known_size
+        to += 2 + ID_PROPERTY
         if own:
             memcpy(to, properties.data + properties.offsets[row], own)
             to += own
 
 
 def encode_rows(body_offsets, bodies, property_offsets, properties, rows, bytes beginning,
-                number, bytes common):
+                number):
     cdef Py_buffer buffers[5]
     cdef int opened = 0
     cdef Values body_values, property_values
     cdef Py_ssize_t count, size
     cdef uint32_t first = number & 0xFFFFFFFF
-    cdef bytes known = b"UNIQ_KEY\x01" + beginning.hex().upper().encode() + b"00000000\x02" + common
+    cdef bytes known = b"UNIQ_KEY\x01" + beginning.hex().upper().encode() + b"00000000\x02"
     if len(beginning) != ID_BEGINNING:
         raise ValueError(f"a unique id begins with {ID_BEGINNING} bytes")
     try:
@@ -1900,12 +1899,11 @@ def encode_rows(body_offsets, bodies, property_offsets, properties, rows, bytes 
         open_values(&buffers[2], &buffers[3], &property_values)
         require_numbers(buffers[4].len)
         count = buffers[4].len // 4
-        size = rows_size(&body_values, &property_values, <const int32_t*>buffers[4].buf, count,
-                         len(common))
+        size = rows_size(&body_values, &property_values, <const int32_t*>buffers[4].buf, count)
         encoded = PyBytes_FromStringAndSize(NULL, size)
         put_rows(<uint8_t*>PyBytes_AS_STRING(encoded), &body_values, &property_values,
                  <const int32_t*>buffers[4].buf, count, <const uint8_t*>PyBytes_AS_STRING(known),
-                 first, len(known))
+                 first)
         return encoded
     finally:
         while opened:

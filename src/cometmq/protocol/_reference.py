@@ -134,14 +134,12 @@ def encode_rows(
     rows: Buffer,
     beginning: bytes,
     number: int,
-    common: bytes,
 ) -> bytes:
     """The body of a batch send out of columns: those messages whose rows are named.
 
     Columns are as Arrow has them: values behind one another, and 32-bit offsets of which there is
     one more than there are values; without `property_offsets` no message has properties of its own.
-    Each gets a unique id, which is `beginning` and `number` plus its row, both as hex digits, and
-    then the properties that all have in `common`.
+    Each gets a unique id, which is `beginning` and `number` plus its row, both as hex digits.
     """
     if len(beginning) != UNIQUE_BEGINNING_BYTES:
         raise ValueError(f"a unique id begins with {UNIQUE_BEGINNING_BYTES} bytes")
@@ -150,7 +148,7 @@ def encode_rows(
     for row in _int32s(rows):
         unique_id = beginning.hex().upper() + f"{(number + row) & 0xFFFFFFFF:08X}"
         own = _value(property_ends, properties, row) if property_ends else b""
-        text = b"UNIQ_KEY\x01" + unique_id.encode() + b"\x02" + common + own
+        text = b"UNIQ_KEY\x01" + unique_id.encode() + b"\x02" + own
         if len(text) > PROPERTIES_BYTES_MAX:
             raise IllegalMessage(f"properties have {len(text)} bytes")
         pieces.append(encode_batched(0, _value(body_ends, bodies, row), text))

@@ -57,7 +57,7 @@ class Step(msgspec.Struct, frozen=True):
         options = read_sink_options({**self.sink, "topic": queue.topic})
         origin = Origin(self.plan.id, self.number, source)
         skip = self.skip.get(source, 0)
-        with Task(options, origin, _COLUMNS, {queue.topic: [queue]}, _heard) as task:
+        with Task(options, origin, _COLUMNS, {queue.topic: [queue]}) as task:
             task.rows = skip
             if self.rate is None:
                 task.send(_without(batches, skip))
@@ -131,7 +131,3 @@ def _paced(batches: Iterable[pa.RecordBatch], rate: float) -> Iterator[pa.Record
             part = batch.slice(start, size)
             pace.wait(part.num_rows)
             yield part
-
-
-def _heard(_: object, __: object) -> None:
-    """What becomes of each parcel is not asked for: all are acknowledged in the end."""

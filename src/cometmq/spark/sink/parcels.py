@@ -25,7 +25,7 @@ from .places import Place
 from .rows import Numbers, Rows, Truths, Values
 
 COMMON: Final = f"{WAIT}\x01true\x02"
-"""What all messages say: the answer is to wait for the disk, if the broker does."""
+"""What all requests say: the answer is to wait for the disk, if the broker does."""
 SMALL_BYTES: Final = 64 << 10
 """Less than that waits for more rows of its queue."""
 HELD_BYTES_MAX: Final = 8 << 20
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     first_row: int
     now_ms: int
     takes: Numbers
-    """What each takes of a request, but for the properties that all have in common."""
+    """What each takes of a request."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -124,7 +124,7 @@ class Parcels:
     def _pieces(self, chosen: Numbers, batch: Batch, topic: str) -> Iterator[tuple[Numbers, int]]:
         """The rows in pieces that fit into a request, in order, with their sizes. One row alone
         may be too large, and counts as that where its topic takes no batches."""
-        takes = batch.takes[chosen] + len(self._common)
+        takes = batch.takes[chosen]
         if topic.startswith(RETRY_PREFIX):
             takes += self._batch_bytes
         ends, start = np.cumsum(takes), 0
@@ -141,7 +141,7 @@ class Parcels:
             batch.rows.bodies.offsets, batch.rows.bodies.data,
             properties.offsets, properties.data,
             rows.astype(np.int32).data,
-            batch.ids.beginning, batch.ids.number, self._common.encode(),
+            batch.ids.beginning, batch.ids.number,
         )  # fmt: skip
         held, leaving = self._held.get(queue), []
         if held is not None and held.size + len(body) > self._batch_bytes:

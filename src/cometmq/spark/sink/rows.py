@@ -36,6 +36,8 @@ OWN_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 512
 """Of a row's own properties: sink and broker add some."""
 _TEXTS: Final = {"tags": TAGS, "keys": KEYS, "shardingKey": SHARDING_KEY}
 _BINARY: Final = pa.binary()
+_LAID_OUT_SO: Final = (_BINARY, pa.string())
+"""Types whose buffers are what `Values` has."""
 _MILLISECOND: Final = pa.timestamp("ms", tz="UTC")
 
 
@@ -101,7 +103,7 @@ def _first(truths: Any) -> int | None:
 
 
 def _values(array: pa.Array) -> Values:
-    if array.type != _BINARY:
+    if array.type not in _LAID_OUT_SO:
         array = array.cast(_BINARY)
     _, offsets, data = array.buffers()
     count, start = len(array), array.offset
@@ -161,9 +163,13 @@ def _hashes(column: pa.Array | None) -> Numbers | None:
 def _queue_ids(column: pa.Array | None, refuse: Refuse) -> Numbers | None:
     if column is None:
         return None
-    if (row := _first(pc.less(column, 0).fill_null(False))) is not None:
+    given = column.fill_null(NO_QUEUE) if column.null_count else column
+    numbers: Numbers = given.to_numpy().astype(np.int64)
+    wrong = numbers < 0
+    if column.null_count:
+        wrong &= column.is_valid().to_numpy(zero_copy_only=False)
+    if (row := _first(wrong)) is not None:
         refuse(row, f"queueId {column[row]}; queues count from 0")
-    numbers: Numbers = column.fill_null(NO_QUEUE).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
 
 

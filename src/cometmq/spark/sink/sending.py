@@ -27,6 +27,7 @@ from cometmq.client.producer.destinations import Destinations
 from cometmq.client.producer.options import ProducerOptions
 from cometmq.client.producer.parcels import send_request
 from cometmq.client.producer.results import STATUS_OF_CODE, SendAnswer, SendStatus
+from cometmq.protocol.command import Command
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.routes import MASTER_ID
 
@@ -53,9 +54,7 @@ class _NotSafe(ClientError):
 
 
 class Sending:
-    def __init__(
-        self, options: SinkOptions, stored: Stored = lambda _parcel, _answer: None
-    ) -> None:
+    def __init__(self, options: SinkOptions, stored: Stored | None = None) -> None:
         self._options = options
         self._stored = stored
         self._link = Link(options.cluster)
@@ -72,6 +71,11 @@ class Sending:
     async def close(self) -> None:
         await self._destinations.close()
         await self._link.stop()
+
+    def known(self, topic: str) -> Sequence[MessageQueue]:
+        """What `queues` would say, if it need not ask anybody. May be called in any thread."""
+        known = self._destinations.known(topic)
+        return known.queues if known else ()
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Where messages to a topic go, in the order that all producers see. BadOption if it is
@@ -168,18 +172,20 @@ class Sending:
             answer = await self._first_try(parcel) or await self._tried_again(parcel)
         except BrokerError as error:
             raise NotSent(f"{_name(parcel)}: {error}") from error
-        self._stored(parcel, answer)
+        if self._stored is not None:
+            with answers_read():
+                self._stored(parcel, answer.fields(SendAnswer))
 
-    async def _first_try(self, parcel: Parcel) -> SendAnswer | None:
+    async def _first_try(self, parcel: Parcel) -> Command | None:
         try:
             return await self._send(parcel)
         except (*AWAY, ServiceNotAvailable, _NotSafe):
             return None
 
-    async def _tried_again(self, parcel: Parcel) -> SendAnswer:
+    async def _tried_again(self, parcel: Parcel) -> Command:
         unsafe = 0
 
-        async def attempt() -> SendAnswer:
+        async def attempt() -> Command:
             nonlocal unsafe
             await self._look_again(parcel)
             try:
@@ -206,7 +212,7 @@ class Sending:
             if others:
                 parcel.queue = others[parcel.first_row % len(others)]
 
-    async def _send(self, parcel: Parcel) -> SendAnswer:
+    async def _send(self, parcel: Parcel) -> Command:
         queue, options = parcel.queue, self._options
         address = self._link.routes.address_of(queue.broker_name)
         if address is None:
@@ -229,8 +235,7 @@ class Sending:
                 f"broker {queue.broker_name} has it, but answers {status.value}; mend its disk or "
                 "its slaves, or set acknowledge=stored to take that for sent"
             )
-        with answers_read():
-            return answer.fields(SendAnswer)
+        return answer
 
 
 def _name(parcel: Parcel) -> str:

@@ -34,9 +34,10 @@ class Task:
         origin: Origin,
         columns: Collection[str],
         known: Known,
-        stored: Stored,
+        stored: Stored | None = None,
     ) -> None:
-        """`known`: queues of topics on which all attempts at this partition agree."""
+        """`known`: queues of topics on which all attempts at this partition agree. `stored` is left
+        out where nobody asks what became of each parcel: all are acknowledged in the end."""
         self._options = options
         self._origin = origin
         self._known = dict(known)
@@ -78,7 +79,7 @@ class Task:
     def _send(self, batch: pa.RecordBatch) -> None:
         first_row, partition = self.rows, self._origin.partition
         rows = rows_of(batch, self._options.topic, first_row, partition)
-        queues = self._background.call(self._queues(rows.topics))
+        queues = {topic: self._queues(topic) for topic in rows.topics}
         fixed = self._options.has_fixed_ids
         ids = fixed_ids(self._origin, first_row, rows.number) if fixed else fresh_ids(rows.number)
         ready = batch_of(rows, ids, first_row, _now_ms())
@@ -91,13 +92,13 @@ class Task:
         self._background.call(self._sending.put(parcels))
         self.rows += rows.number
 
-    async def _queues(self, topics: Sequence[str]) -> Known:
+    def _queues(self, topic: str) -> Sequence[MessageQueue]:
         """Those that must stay the same are asked for once."""
-        found = {}
-        for topic in topics:
-            found[topic] = self._known.get(topic) or await self._sending.queues(topic)
-        if self._options.has_fixed_ids:
-            self._known |= found
+        if known := self._known.get(topic):
+            return known
+        if not self._options.has_fixed_ids:
+            return self._sending.known(topic) or self._background.call(self._sending.queues(topic))
+        found = self._known[topic] = self._background.call(self._sending.queues(topic))
         return found
 
     async def _finish(self) -> None:

@@ -122,11 +122,11 @@ def write_rows(
     options = read_sink_options(given)
 
     def stored(parcel: Parcel, answer: SendAnswer) -> None:
-        if options.is_transactional:
-            halves.append(half_of(parcel, answer))
+        halves.append(half_of(parcel, answer))
 
+    told = stored if options.is_transactional else None
     try:
-        with Task(options, origin, columns, plan.queues, stored) as task:
+        with Task(options, origin, columns, plan.queues, told) as task:
             task.send(batches)
     except Exception:
         _roll_back(given, Batch("", halves, {}))
