@@ -208,12 +208,20 @@ def show(count: int, place: Path) -> None:
     print("  docs/spark.md: the guide; `cometmq spark --help`: the commands")
 
 
+def empty_directory(given: str | None) -> Path:
+    """The demo's own is emptied; what somebody else has in theirs is not touched."""
+    place = Path(given or "build/demo").resolve()
+    if given is None:
+        shutil.rmtree(place, ignore_errors=True)
+    elif place.exists() and any(place.iterdir()):
+        sys.exit(f"{place} is not empty: name another directory, or none for build/demo")
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    place = Path(sys.argv[2] if len(sys.argv) > 2 else "build/demo").resolve()
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    show(count, place)
+    show(count, empty_directory(sys.argv[2] if len(sys.argv) > 2 else None))
 
 
 if __name__ == "__main__":

@@ -360,6 +360,19 @@ def test_a_stream_from_topic_to_topic(
     assert {line["properties"]["KEYS"]: body(line) for line in lines} == wanted
 
 
+def test_rows_of_a_transaction_keep_the_order_of_their_sharding_key(
+    topic: MakeTopic, spark: SparkSession
+) -> None:
+    """RocketMQ's broker decides what comes together in many threads, in any order."""
+    orders, count = topic("Ordered", 1), 2000
+    rows = spark.range(0, count, 1, 1).selectExpr("string(id) body", "'same' shardingKey")
+    writer = rows.write.format("rocketmq").options(**orders.options)
+    writer.option("deliveryGuarantee", "transactional").mode("append").save()
+    orders.wait_for(count)
+    lines = sorted(orders.dump(), key=place)
+    assert [int(body(line)) for line in lines] == list(range(count))
+
+
 def test_rows_can_choose_their_queue_and_their_time(topic: MakeTopic, spark: SparkSession) -> None:
     orders = topic("Chosen")
     at = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=4)

@@ -4,19 +4,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 from bench.client import CASES
 from bench.meter import Drain, body
-from bench.report import Line
+from bench.report import Figures, Line
 from bench.spark.__main__ import parser
+from bench.spark.bench import Bench, Pids
 from bench.spark.cases import CASES as SPARK_CASES
-from bench.spark.cases import Place
+from bench.spark.cases import Place, Side
 from bench.spark.decoder import decode
 from bench.spark.fill import QUEUES, fill_store
 from bench.spark.fill import body as spark_body
 from bench.spark.processes import CpuMeter
+from bench.spark.spark_process import SparkProcess
 from bench.spark.table import Row, lines, markdown
 
 from cometmq.protocol.record import iter_records
@@ -120,6 +123,23 @@ def test_the_issues_aims_are_those_of_the_cases() -> None:
         "topic_noop": 1.3, "log_noop": 1.8, "log_parquet": 1.5, "stream_noop": 1.0,
         "archive": 3.0, "sink": 1.3,
     }  # fmt: skip
+
+
+def test_both_sides_warm_up_and_are_first_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's compiler works for the other side as well: whoever comes second is better off."""
+    order: list[str] = []
+
+    def run(_: Bench, spark: SparkProcess, side: Side, *others: object) -> Figures:
+        order.append(side.format)
+        return {"rows_per_s": float(len(order))}
+
+    monkeypatch.setattr(Bench, "_run", run)
+    asked = Bench(PLACE, Pids(1, 2), messages=9, repeat=2, fill_memory=lambda: None)
+    row = asked.compare(cast("SparkProcess", None), "topic_noop")
+    ours, kafka = "rocketmq", "kafka"
+    assert order == [ours, kafka, kafka, ours, ours, kafka, kafka, ours]
+    assert [one["rows_per_s"] for one in row.ours] == [5.0, 8.0]
+    assert [one["rows_per_s"] for one in row.kafka] == [6.0, 7.0]
 
 
 def test_sparks_benchmark_refuses_an_unknown_case(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,3 +98,11 @@ def test_the_spark_demo_ends_well(tmp_path: Path) -> None:
     assert all(int(failed) >= 25 for failed in alerts)
     assert "orders: 6000 messages" in output
     assert f"alerts: {len(alerts)} messages" in output
+
+
+def test_the_spark_demo_leaves_what_others_have_alone(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    with pytest.raises(AssertionError, match=r"is not empty: name another directory"):
+        run_example("spark_demo", "100", str(tmp_path))
+    assert mine.read_text() == "precious"

@@ -1,7 +1,7 @@
 """Benchmark of Spark's way to and from topics: `python -m bench.spark`.
 
-Ours and Spark's Kafka source and sink take turns in one Spark session (`local[2]`) after a run of
-each that is not counted. Brokers run beside, on loopback. All rows must come, else there are no
+Ours and Spark's Kafka source and sink take turns in one Spark session (`local[2]`) after two runs
+of each that are not counted. Brokers run beside, on loopback. All rows must come, else there are no
 figures. What plain Python gives (COMETMQ_PURE=1) is measured with a twentieth of the messages.
 """
 

@@ -20,6 +20,8 @@ TOPIC: Final = "bench"
 PURE_TOPIC: Final = "bench-few"
 """For plain Python, which is slow enough to be measured with less."""
 PURE_SHARE: Final = 0.05
+WARM_UP: Final = 2
+"""Rounds that are not counted: Java's compiler goes on for longer than one."""
 DECODER_AIM: Final = 8_000_000
 DECODER: Final = "bench.spark.decoder"
 
@@ -57,15 +59,17 @@ class Bench:
             spark.run(Side("sink", format_name).check(self._place, TOPIC, self._messages))
 
     def compare(self, spark: SparkProcess, name: str) -> Row:
-        """The first round warms both up and is not counted."""
+        """Both in turns, and whoever was second in a round is first in the next."""
         case, row = CASES[name], Row(name, CASES[name].aim)
-        for number in range(self._repeat + 1):
-            for side, runs in ((case.ours, row.ours), (case.kafka, row.kafka)):
+        sides = [(case.ours, row.ours), (case.kafka, row.kafka)]
+        for number in range(-WARM_UP, self._repeat):
+            for side, runs in sides:
                 figures = self._run(spark, side, self._place, TOPIC, self._messages)
-                counts = "" if number else " (not counted)"
+                counts = " (not counted)" if number < 0 else ""
                 progress(f"{name} {side.format}{counts}: {told(figures)}")
-                if number:
+                if number >= 0:
                     runs.append(figures)
+            sides.reverse()
             row.loads.append(os.getloadavg()[0])
         return row
 

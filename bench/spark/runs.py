@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..report import Figures
+from .fill import DIGITS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +83,7 @@ def archive(spark: "SparkSession", run: Run, scratch: Path) -> int:
 def count(spark: "SparkSession", run: Run, _: Path) -> int:
     """How many rows with different bodies there are. Run once where a measurement does not tell."""
     source = spark.read.format(run.format).options(**run.options).load()
-    numbers = source.selectExpr(f"substring({run.select[0]}, 1, 8)")
+    numbers = source.selectExpr(f"substring({run.select[0]}, 1, {DIGITS})")
     return int(numbers.distinct().count())
 
 

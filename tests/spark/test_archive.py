@@ -18,12 +18,16 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, DataLost, SparkError
 from cometmq.spark.pipelines import archive, compact, read_lake
 from cometmq.spark.pipelines.archive import GROUP
+from cometmq.spark.pipelines.archive_batches import Batches
 from cometmq.spark.pipelines.archive_checkpoint import MANAGER, SETTING, quick_checkpoint
 from cometmq.spark.pipelines.archive_group import ArchiveGroup
 from cometmq.spark.pipelines.archive_progress import Archived, BatchDone
 from cometmq.spark.pipelines.archive_query import STARTS_MAX, ArchiveQuery
 from cometmq.spark.pipelines.archive_source import ArchiveReader
 from cometmq.spark.pipelines.lake.lake import Lake
+from cometmq.spark.pipelines.lake.lock import sole_writer
+from cometmq.spark.pipelines.lake.place import Place
+from cometmq.spark.pipelines.lake.records import BatchRecord
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .lakes import left_over, rows_in, sent_in
@@ -140,6 +144,41 @@ def test_several_topics_by_pattern_and_one_that_comes_later(
         assert sorted(part.column("body").to_pylist()) == sorted(expected.values())
 
 
+def test_a_pattern_may_match_nothing_until_a_topic_comes(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    assert run(pattern="later-.*").rows == 0
+    broker.create_topic("later-one", 2)
+    sent = send(producer, "later-one", 5, queues=range(2))
+    assert run(pattern="later-.*").rows == 5
+    assert sent_in(lake, "delta") == sent
+
+
+def test_topics_of_retries_and_dead_letters_are_read_by_spark_also_when_compacted(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    spark: "SparkSession",
+) -> None:
+    topics = ["%RETRY%archived-group", "%DLQ%archived-group"]
+    sent: dict[str, list[bytes]] = {}
+    for topic in topics:
+        broker.create_topic(topic, 1)
+        sent[topic] = sorted(send(producer, topic, 5, queues=[0]).values())
+    run(*topics, options={"maxOffsetsPerTrigger": "4"})
+    assert _by_topic(read_lake(spark, str(lake)).collect()) == sent
+    assert compact(str(lake)).files_after == 2
+    assert _by_topic(read_lake(spark, str(lake)).collect()) == sent
+
+
+def _by_topic(rows: list[Any]) -> dict[str, list[bytes]]:
+    return {
+        topic: sorted(bytes(row.body) for row in rows if row.topic == topic)
+        for topic in {row.topic for row in rows}
+    }
+
+
 # -- the brokers hear of it ----------------------------------------------------------------------
 
 
@@ -192,6 +231,92 @@ def test_a_batch_that_died_behind_the_lakes_commit_is_told_and_not_archived_agai
     assert committed(broker, "late", "late-group") == {0: 5}
 
 
+def test_a_batch_that_the_lake_has_needs_no_broker_to_have_it_still(
+    spark: "SparkSession", lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Died behind the group's commit, which lets retention delete what the batch has read."""
+    given: dict[str, Any] = {"topics": ["lossy"], "once": True, "spark": spark}
+    with EmbeddedBroker(in_memory=True, settings=SHORT) as broker:
+        broker.create_topic("lossy", 1)
+        with Producer(broker.namesrv, group="spark-tests") as producer:
+            sent = send(producer, "lossy", 30, queues=[0], message=_big)
+            with monkeypatch.context() as patched:
+                patched.setattr(Batches, "_lag", _fails)
+                with pytest.raises(SparkError, match="the disk is full"):
+                    archive(broker.namesrv, str(lake), **given)
+            assert _aged(broker) > 0
+            assert archive(broker.namesrv, str(lake), **given).rows == 30
+            sent |= send(producer, "lossy", 3, queues=[0], message=_big)
+            assert archive(broker.namesrv, str(lake), **given).rows == 3
+    assert sent_in(lake, "delta") == sent
+
+
+def test_a_batch_that_the_lake_has_is_not_written_again(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    lake: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker.create_topic("once-more", 1)
+    send(producer, "once-more", 5, queues=[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveGroup, "commit", _fails)
+        with pytest.raises(SparkError, match="the disk is full"):
+            run("once-more")
+    came: list[BatchRecord] = []
+    commit = Lake.commit
+
+    def seen(lake: Lake, record: BatchRecord) -> BatchRecord:
+        came.append(record)
+        return commit(lake, record)
+
+    monkeypatch.setattr(Lake, "commit", seen)
+    assert run("once-more").rows == 5
+    [again] = came
+    assert (again.batch, again.files) == (0, [])
+    assert again.ends == {"once-more": {"broker-a:0": 5}}, "where it ends is compared all the same"
+
+
+def test_a_topic_that_was_deleted_does_not_keep_others_from_their_offsets(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for topic in ("gone-a", "gone-b"):
+        broker.create_topic(topic, 1)
+        send(producer, topic, 5, queues=[0])
+    run(pattern="gone-.*", group="gone-group")
+    with Admin(broker.namesrv) as admin:
+        admin.topics.delete("gone-a")
+    send(producer, "gone-b", 2, queues=[0])
+    small = {"maxOffsetsPerTrigger": "1"}
+    assert run(pattern="gone-.*", group="gone-group", options=small).batches == 2
+    assert committed(broker, "gone-b", "gone-group") == {0: 7}
+    assert len(_told_of("gone-group", caplog)) == 1, "not with every batch"
+
+
+def test_queues_that_are_gone_do_not_keep_others_from_their_offsets(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker.create_topic("shrunk", 4)
+    send(producer, "shrunk", 8)
+    run("shrunk", group="shrunk-group")
+    broker.create_topic("shrunk", 2)
+    send(producer, "shrunk", 6, queues=range(2))
+    assert run("shrunk", group="shrunk-group", options={"maxOffsetsPerTrigger": "2"}).batches == 3
+    assert committed(broker, "shrunk", "shrunk-group") == {0: 5, 1: 5}
+    assert len(_told_of("shrunk-group", caplog)) == 1, "not with every batch"
+
+
+def _told_of(group: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if group in text]
+
+
 def _fails(*_: object) -> None:
     raise OSError("the disk is full")
 
@@ -208,6 +333,26 @@ def test_a_second_checkpoint_for_the_same_topic_is_refused(
     with pytest.raises(BadOption, match="topic claimed is archived in"):
         run("claimed", checkpoint=str(tmp_path / "another"))
     assert sent_in(lake, "delta") == sent
+
+
+def test_a_second_archive_with_the_same_checkpoint_is_refused_while_the_first_one_runs(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path, tmp_path: Path
+) -> None:
+    for topic in ("first-one", "other-one"):
+        broker.create_topic(topic, 1)
+        send(producer, topic, 5, queues=[0])
+    refused: list[str] = []
+
+    def meanwhile(_: BatchDone) -> None:
+        with pytest.raises(BadOption, match="another archive writes this lake") as told:
+            run("first-one")
+        refused.append(str(told.value))
+
+    run("first-one", on_batch=meanwhile)
+    assert len(refused) == 1
+    with sole_writer(Place(str(lake)), str(lake / "_checkpoint")):
+        assert run("other-one", checkpoint=str(tmp_path / "another")).rows == 5
+    assert rows_in(lake, "delta").num_rows == 10
 
 
 def test_options_that_cannot_be_are_refused_before_anything_runs(run: Archive) -> None:

@@ -72,7 +72,7 @@ def test_a_driver_that_is_killed_again_and_again_archives_everything_once(
 
 
 def test_a_stream_that_is_killed_between_two_topics_leaves_each_message_once_in_the_lake(
-    broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path
+    broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path, spark: "SparkSession"
 ) -> None:
     print(f"COMETMQ_CHAOS_SEED={SEED}")
     source, target, lake = "killed-from", "killed-to", tmp_path / "lake"
@@ -95,7 +95,10 @@ def test_a_stream_that_is_killed_between_two_topics_leaves_each_message_once_in_
         driver.finish(FINISH_S)
     killer.bury()
     assert killer.kills > KILLS // 2, "hardly anything was killed"
-    check_exact(first_places(rows_in(lake, "delta")), ends_of(broker, source), MESSAGES)
+    ends = ends_of(broker, source)
+    check_exact(first_places(rows_in(lake, "delta")), ends, MESSAGES)
+    by_spark = read_lake(spark, str(lake)).select("body").toArrow()
+    check_exact(first_places(by_spark), ends, MESSAGES)
 
 
 def first_places(rows: pa.Table) -> pa.Table:

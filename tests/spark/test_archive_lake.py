@@ -1,6 +1,11 @@
 """Lakes without Spark and brokers: files, batches that come again, and death at every step."""
 
+import errno
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from deltalake import DeltaTable
 
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, ClusterAway, SparkError
@@ -16,6 +22,7 @@ from cometmq.spark.pipelines.archive_files import Naming, TopicFiles
 from cometmq.spark.pipelines.failures import plain
 from cometmq.spark.pipelines.lake.errors import LakeError
 from cometmq.spark.pipelines.lake.lake import Lake
+from cometmq.spark.pipelines.lake.lock import sole_writer
 from cometmq.spark.pipelines.lake.place import Place
 from cometmq.spark.pipelines.lake.records import BatchRecord, LakeFile, Records
 from cometmq.spark.pipelines.lake.staging import staged_path
@@ -233,11 +240,205 @@ def test_files_that_somebody_removed_are_missed(tmp_path: Path) -> None:
         lake.commit(record(tmp_path, "parquet", 0))
 
 
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_checkpoint_that_goes_on_behind_the_lakes_end_is_refused(
+    tmp_path: Path, format_name: str
+) -> None:
+    """As with a lake that was emptied, or put back from an older copy."""
+    lake = Lake(str(tmp_path), format_name, COLUMNS)
+    with pytest.raises(LakeError, match=r"batches 0 to 1 .* are not in .*: put the lake back"):
+        lake.commit(record(tmp_path, format_name, 2))
+    lake.commit(record(tmp_path, format_name, 0))
+    with pytest.raises(LakeError, match="batches 1 to 1"):
+        lake.commit(record(tmp_path, format_name, 2))
+    lake.commit(record(tmp_path, format_name, 1))
+    assert offsets_in(tmp_path, format_name) == list(range(20))
+
+
+def test_a_batch_that_a_table_has_may_have_lost_its_files_to_compaction(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path), "delta", COLUMNS)
+    first = record(tmp_path, "delta", 0)
+    lake.commit(first)
+    for file in first.files:
+        (tmp_path / file.path).unlink()
+    assert lake.commit(record(tmp_path, "delta", 0)) == first
+    assert not left_over(tmp_path)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_batch_is_in_the_lake_once_it_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str
+) -> None:
+    lake = Lake(str(tmp_path), format_name, COLUMNS)
+    assert not lake.has(QUERY, 0)
+    empty = BatchRecord(QUERY, 0, "checkpoint", {TOPIC: {"broker-a:0": 0}}, [])
+    lake.commit(empty)
+    assert lake.has(QUERY, 0), "that there is nothing in it is told by its record"
+    with monkeypatch.context() as patched:
+        patched.setattr(lake, "_move", _fails)
+        with pytest.raises(OSError, match="not empty"):
+            lake.commit(record(tmp_path, format_name, 1))
+    assert lake.has(QUERY, 1) == (format_name == "parquet")
+    lake.commit(record(tmp_path, format_name, 1))
+    assert lake.has(QUERY, 1)
+    assert not lake.has(QUERY, 2)
+
+
+def test_a_second_driver_does_not_enter_a_batch_that_the_table_has(tmp_path: Path) -> None:
+    one, other = (Lake(str(tmp_path), "delta", COLUMNS) for _ in range(2))
+    one.commit(record(tmp_path, "delta", 0))
+    with pytest.raises(LakeError, match="has batch 0 of this query already: another archive"):
+        other._enter(record(tmp_path, "delta", 0))  # It looked before the first one was done.
+    assert offsets_in(tmp_path, "delta") == list(range(10))
+
+
+def test_a_batch_is_in_the_lake_though_it_cannot_be_tidied_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task's attempt that nobody waits for may write on while its directory is taken away."""
+    lake = Lake(str(tmp_path), "delta", COLUMNS)
+    with monkeypatch.context() as patched:
+        patched.setattr(lake.place, "remove", _fails)
+        lake.commit(record(tmp_path, "delta", 0))
+    assert "not empty" in caplog.text
+    lake.commit(record(tmp_path, "delta", 1))
+    assert offsets_in(tmp_path, "delta") == list(range(20))
+    assert not left_over(tmp_path), "it was made good with the next batch"
+
+
+def _fails(*_: object) -> None:
+    raise OSError(errno.ENOTEMPTY, "the directory is not empty")
+
+
 def test_only_the_last_records_are_kept(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path), "parquet", COLUMNS)
     for batch in range(12):
         lake.commit(record(tmp_path, "parquet", batch))
     assert [one.batch for one in Records(Place(str(tmp_path))).of(QUERY)] == [11, 10]
+
+
+# -- power cuts ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was synced, in order, by its path in the lake."""
+    synced: list[str] = []
+
+    def sync(path: str) -> None:
+        assert Path(path).exists()
+        synced.append(str(Path(path).relative_to(tmp_path)))
+
+    monkeypatch.setattr("cometmq.spark.pipelines.lake.place._sync", sync)
+    return synced
+
+
+def entry(version: int, kind: str = "json") -> str:
+    return f"_delta_log/{version:020d}.{kind}"
+
+
+def test_an_entry_of_deltas_log_is_on_disk_before_anybody_hears_of_it(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    lake = Lake(str(tmp_path), "delta", COLUMNS)
+    assert entry(0) in on_disk
+    lake.commit(record(tmp_path, "delta", 0))
+    # From the first checkpoint on, there are names that sort behind those of entries.
+    DeltaTable(tmp_path).create_checkpoint()
+    on_disk.clear()
+    lake.commit(record(tmp_path, "delta", 1))
+    assert entry(2) in on_disk
+    assert on_disk.index(entry(2)) < on_disk.index("_delta_log"), "the entry, and then its name"
+    assert entry(1) not in on_disk, "nothing is synced twice"
+
+
+def test_entries_of_others_and_checkpoints_of_the_log_are_on_disk_too(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    """Or the log would have a gap, and a log with a gap cannot be read."""
+    lake = Lake(str(tmp_path), "delta", COLUMNS)
+    properties = {"delta.checkpointInterval": "2"}
+    DeltaTable(tmp_path).alter.set_table_properties(properties)
+    on_disk.clear()
+    lake.commit(record(tmp_path, "delta", 0))
+    lake.commit(record(tmp_path, "delta", 1))
+    made = [path for path in on_disk if path.endswith(".json")]
+    assert made == [entry(1), entry(2), entry(3)]
+    assert {entry(3, "checkpoint.parquet"), "_delta_log/_last_checkpoint"} <= set(on_disk)
+
+
+def test_an_entry_that_a_dead_driver_left_to_the_kernel_is_synced_at_the_next_start(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    lake = Lake(str(tmp_path), "delta", COLUMNS)
+    lake.commit(record(tmp_path, "delta", 0))
+    on_disk.clear()
+    Lake(str(tmp_path), "delta", COLUMNS)
+    assert entry(1) in on_disk
+
+
+def test_staged_files_have_their_names_on_disk_before_a_record_decides_on_them(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    lake = Lake(str(tmp_path), "parquet", COLUMNS)
+    on_disk.clear()
+    lake.commit(record(tmp_path, "parquet", 0))
+    assert on_disk.index(f"_staging/{QUERY}/0") < on_disk.index(f"_archive/{QUERY}")
+
+
+# -- one archive at a time -----------------------------------------------------------------------
+
+
+def test_one_archive_at_a_time_writes_with_a_checkpoint(tmp_path: Path) -> None:
+    place, checkpoint = Place(str(tmp_path / "lake")), str(tmp_path / "checkpoint")
+    with sole_writer(place, checkpoint):
+        for same in (checkpoint, f"{checkpoint}/", f"file:{checkpoint}", f"file://{checkpoint}"):
+            with pytest.raises(BadOption, match="another archive writes this lake"):
+                sole_writer(place, same).__enter__()
+        with sole_writer(place, str(tmp_path / "another")):
+            pass
+    with sole_writer(place, checkpoint):
+        pass
+
+
+def test_what_a_dead_archive_had_started_keeps_nobody_from_the_lake(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "from cometmq.spark.pipelines.lake.lock import sole_writer\n"
+        "from cometmq.spark.pipelines.lake.place import Place\n"
+        "with sole_writer(Place(sys.argv[1]), 'c'):\n"
+        "    child = subprocess.Popen(['sleep', '600'], stdout=2, close_fds=False)\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        try:
+            with pytest.raises(BadOption, match="another archive"):
+                sole_writer(Place(str(tmp_path)), str(tmp_path / "c")).__enter__()
+            process.kill()
+            process.wait()
+            with sole_writer(Place(str(tmp_path)), str(tmp_path / "c")):
+                os.kill(child, 0)  # It lives.
+        finally:
+            process.kill()
+            os.kill(child, signal.SIGKILL)
+
+
+def test_where_files_cannot_be_locked_an_archive_says_so_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with sole_writer(Place(str(tmp_path)), "checkpoint"):
+        assert "no locks available" in caplog.text
+
+
+# -- places --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from cometmq.protocol.flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from cometmq.protocol.hot import ColumnBuilder
 from cometmq.protocol.message import Message
 from cometmq.protocol.properties import RECORD_CRC, decode_properties
-from cometmq.spark.arrow import BYTES_MAX, ArrowRows
+from cometmq.spark.arrow import BYTES_MAX, ArrowRows, Odd
 from cometmq.spark.errors import Unreadable
 from cometmq.spark.property_maps import property_maps
 from cometmq.spark.schema import COLUMNS, ON_REQUEST, ddl
@@ -22,6 +22,7 @@ from tests.protocol.records import encoded, simple
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HERE = Odd("row {}".format, is_tolerated=False, option="odd=true")
 ENTRIES = st.one_of(
     st.builds(
         lambda name, value: name + b"\x01" + value,
@@ -62,7 +63,7 @@ def test_all_rows_have_their_brokers_name(broker_name: str | None) -> None:
     rows = ArrowRows(["brokerName", "body"], broker_name)
     builder = ColumnBuilder(rows.collected)
     builder.add(encoded(simple()) * 3)
-    (batch,) = rows.batches(builder.take(), 3, "here")
+    (batch,) = rows.batches(builder.take(), 3, HERE)
     batch.validate(full=True)
     assert batch.to_pylist() == [{"brokerName": broker_name, "body": b"body"}] * 3
 
@@ -71,7 +72,7 @@ def test_texts_that_no_message_has_are_null() -> None:
     rows = ArrowRows(["keys", "tags"], "b")
     builder = ColumnBuilder(rows.collected)
     builder.add(encoded(simple()) * 3)
-    (batch,) = rows.batches(builder.take(), 3, "here")
+    (batch,) = rows.batches(builder.take(), 3, HERE)
     batch.validate(full=True)
     assert batch.to_pylist() == [{"keys": None, "tags": None}] * 3
 
@@ -83,7 +84,7 @@ def test_bodies_that_unpack_to_much_come_in_several_batches() -> None:
     for number in range(8):
         message = Message("orders", 0, body, sys_flag=flag)
         builder.add(encoded(message, queue_offset=number))
-    batches = list(rows.batches(builder.take(), 8, "here"))
+    batches = list(rows.batches(builder.take(), 8, HERE))
     assert [batch.column("queueOffset").to_pylist() for batch in batches] == [
         [0, 1, 2, 3], [4, 5, 6, 7],
     ]  # fmt: skip
@@ -93,8 +94,12 @@ def test_bodies_that_unpack_to_much_come_in_several_batches() -> None:
 @pytest.mark.parametrize(
     ("body", "flag", "said"),
     [
-        (b"no zlib", COMPRESSED, "here: a compressed body cannot be unpacked"),
-        (b"many", INNER_BATCH | NEED_UNWRAP, "here has records that are whole batches"),
+        (
+            b"no zlib",
+            COMPRESSED,
+            "row 0: a compressed body cannot be .*; odd=true has null for its",
+        ),
+        (b"many", INNER_BATCH | NEED_UNWRAP, "row 0: .* a whole batch .*; odd=true leaves it out"),
     ],
 )
 def test_what_cannot_be_told_is_an_error_that_says_where(body: bytes, flag: int, said: str) -> None:
@@ -102,14 +107,47 @@ def test_what_cannot_be_told_is_an_error_that_says_where(body: bytes, flag: int,
     builder = ColumnBuilder(rows.collected)
     builder.add(encoded(Message("orders", 0, body, sys_flag=flag)))
     with pytest.raises(Unreadable, match=said):
-        list(rows.batches(builder.take(), 1, "here"))
+        list(rows.batches(builder.take(), 1, HERE))
+
+
+def test_what_is_tolerated_is_told_and_left_out_or_null(caplog: pytest.LogCaptureFixture) -> None:
+    packed, flag = compress(b"long " * 100)
+    flags = {3: INNER_BATCH | NEED_UNWRAP | COMPRESSED, 5: COMPRESSED, 6: flag}
+    rows = ArrowRows(["queueOffset", "body"], "b")
+    builder = ColumnBuilder(rows.collected)
+    for number in range(8):
+        message = Message("orders", 0, packed, sys_flag=flags.get(number, 0))
+        if number == 5:
+            message.body = b"no zlib"
+        builder.add(encoded(message, queue_offset=number))
+    odd = HERE._replace(is_tolerated=True)
+    (batch,) = rows.batches(builder.take(), 8, odd, left_out=[0, 7])
+    batch.validate(full=True)
+    assert batch.to_pydict() == {
+        "queueOffset": [1, 2, 4, 5, 6],
+        "body": [packed, packed, packed, None, b"long " * 100],
+    }
+    assert "row 3: the record is a whole batch" in caplog.text
+    assert "row 5: a compressed body cannot be unpacked" in caplog.text
+    assert len(caplog.records) == 2
+
+
+def test_rows_are_left_out_by_their_numbers_also_when_they_come_in_several_batches() -> None:
+    body, flag = compress(bytes(BYTES_MAX // 2))
+    rows = ArrowRows(["queueOffset", "body"], "b")
+    builder = ColumnBuilder(rows.collected)
+    for number in range(6):
+        message = Message("orders", 0, body, sys_flag=flag)
+        builder.add(encoded(message, queue_offset=number))
+    batches = rows.batches(builder.take(), 6, HERE, left_out=[1, 2, 3, 5])
+    assert [batch.column("queueOffset").to_pylist() for batch in batches] == [[0], [], [4]]
 
 
 def test_a_batch_may_have_no_rows() -> None:
     columns = (*COLUMNS, *ON_REQUEST)
     rows = ArrowRows(columns, "b")
     builder = ColumnBuilder(rows.collected)
-    (batch,) = rows.batches(builder.take(), 0, "here")
+    (batch,) = rows.batches(builder.take(), 0, HERE)
     batch.validate(full=True)
     assert batch.num_rows == 0
 

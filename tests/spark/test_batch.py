@@ -228,6 +228,20 @@ def test_a_groups_offsets_are_a_place_to_begin(
     assert bodies(frame.collect()) == {at: b for at, b in sent.items() if at[2] >= 6}
 
 
+def test_a_group_behind_the_end_of_a_topic_made_anew_is_a_loss(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker, producer: Producer
+) -> None:
+    broker.create_topic("renewed", 2)
+    send(producer, "renewed", 3, queues=[0])
+    with Admin(broker.namesrv) as admin:
+        admin.groups.create("renewed-readers")
+        admin.offsets.commit("renewed-readers", {MessageQueue("renewed", "broker-a", 0): 60})
+    given = {"topic": "renewed", "startingOffsets": "group", "consumerGroup": "renewed-readers"}
+    said = error_of(lambda: read(spark, broker, **given))
+    assert "topic renewed, queue broker-a:0: messages are lost between 3 and 60" in said
+    assert read(spark, broker, failOnDataLoss=False, **given).collect() == []
+
+
 def test_a_frame_can_be_used_again_and_again(
     spark: "SparkSession", broker: BlockingEmbeddedBroker, producer: Producer
 ) -> None:

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -11,8 +11,8 @@ from cometmq.client.blocking import Admin
 from cometmq.spark.errors import BadOption
 from cometmq.spark.sink.ids import Origin, fixed_ids
 from cometmq.spark.sink.writers import Plan, write_rows
-from cometmq.spark.topic import ranges
-from cometmq.spark.topic.duplicates import Duplicates, Earlier
+from cometmq.spark.topic import ahead, ranges
+from cometmq.spark.topic.duplicates import Duplicates, Earlier, Piece
 from cometmq.spark.topic.offsets import QueueRange
 from cometmq.spark.topic.options import read_options
 from cometmq.spark.topic.ranges import read_range
@@ -28,12 +28,17 @@ def ids(query: str, batch: int, rows: range, partition: int = 0) -> list[str]:
     return [made.text(row) for row in rows]
 
 
-def left(*pieces: list[str]) -> list[str]:
+def piece(texts: list[str], content: int = 0) -> Piece:
+    """Messages that all have the same body, known by its check sum."""
+    return Piece(texts, [content] * len(texts))
+
+
+def left(*pieces: list[str], kept_max: int = 1000) -> list[str]:
     """What is left of a queue that is read in these pieces by one reader."""
-    duplicates, kept = Duplicates(), []
-    for piece in pieces:
-        repeated = set(duplicates.repeated(piece))
-        kept += [text for number, text in enumerate(piece) if number not in repeated]
+    duplicates, kept = Duplicates(kept_max), []
+    for texts in pieces:
+        repeated = set(duplicates.repeated(piece(texts)))
+        kept += [text for number, text in enumerate(texts) if number not in repeated]
     return kept
 
 
@@ -56,12 +61,40 @@ def test_delayed_rows_are_never_left_out_since_they_come_when_their_time_has_com
     assert left([delayed, delayed]) == [delayed, delayed]
 
 
-def test_only_the_newest_batch_of_a_query_is_remembered() -> None:
-    old, new = ids("q", 1, range(3)), ids("q", 2, range(3))
+def test_the_two_newest_batches_of_a_query_are_remembered() -> None:
+    """A task that Spark gave up may send on while the next batch is written."""
+    old, new, newest = (ids("q", batch, range(3)) for batch in (1, 2, 3))
     assert left(old, new, new) == old + new
-    assert left(old, new, old) == old + new + old, "too late to be known, so it stays"
+    assert left(old, new, old, new) == old + new
+    assert left(old, new, newest, new, old) == old + new + newest + old, (
+        "too late to be known, so it stays"
+    )
     other = ids("other", 1, range(3))
     assert left(old, other, old, other) == old + other
+
+
+def test_of_a_long_batch_the_last_ids_are_remembered() -> None:
+    """A batch write has one batch, however many rows it has."""
+    pieces = [ids("job", 0, range(at, at + 10)) for at in range(0, 100, 10)]
+    all_pieces = list(itertools.chain(*pieces))
+    assert left(*pieces, pieces[-1], pieces[-2], kept_max=20) == all_pieces
+    assert left(*pieces, pieces[0], kept_max=20) == [*all_pieces, *pieces[0]]
+    jobs = [ids(f"job {number}", 0, range(10)) for number in range(10)]
+    all_jobs = list(itertools.chain(*jobs))
+    assert left(*jobs, jobs[-1], jobs[-2], kept_max=20) == all_jobs
+    assert left(*jobs, jobs[0], kept_max=20) == [*all_jobs, *jobs[0]]
+
+
+def test_another_body_under_the_same_id_is_kept_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    texts, duplicates = ids("q", 1, range(2)), Duplicates(1000)
+    assert duplicates.repeated(Piece(texts, [1, 2])) == []
+    assert duplicates.repeated(Piece(texts, [2, 1])) == [], "another order the second time"
+    assert duplicates.repeated(Piece(texts, [1, 1])) == [0, 1]
+    assert duplicates.repeated(Piece(texts, [2, 3])) == [0]
+    (warning,) = caplog.messages
+    assert "but not the same body: both are read" in warning
 
 
 def test_queries_batches_and_partitions_give_different_ids() -> None:
@@ -87,14 +120,14 @@ def test_where_a_queue_is_cut_into_ranges_makes_no_difference(seed: int) -> None
     cuts = sorted(rng.sample(range(1, len(queue)), 3))
     kept: list[str] = []
     for start, end in itertools.pairwise([0, *cuts, len(queue)]):
-        duplicates, piece = Duplicates(), queue[start:end]
-        earlier, at = Earlier(duplicates.unknown(piece)), start
+        duplicates, texts = Duplicates(1000), queue[start:end]
+        earlier, at = Earlier(duplicates.unknown(piece(texts))), start
         while at and not earlier.is_complete:
-            earlier.add(queue[max(0, at - 2) : at])
+            earlier.add(piece(queue[max(0, at - 2) : at]))
             at = max(0, at - 2)
         duplicates.before(earlier)
-        repeated = set(duplicates.repeated(piece))
-        kept += [text for number, text in enumerate(piece) if number not in repeated]
+        repeated = set(duplicates.repeated(piece(texts)))
+        kept += [text for number, text in enumerate(texts) if number not in repeated]
     assert kept == left(queue)
     assert len({*kept} - {FOREIGN}) == len([text for text in kept if text != FOREIGN])
 
@@ -102,11 +135,17 @@ def test_where_a_queue_is_cut_into_ranges_makes_no_difference(seed: int) -> None
 # -- with a broker -------------------------------------------------------------------------------
 
 
-def attempt(broker: BlockingEmbeddedBroker, topic: str, batch: int, rows: range) -> None:
+def attempt(
+    broker: BlockingEmbeddedBroker,
+    topic: str,
+    batch: int,
+    rows: Iterable[int],
+    query: str = "query",
+) -> None:
     """What a task of the sink does, as far as it gets."""
     given = options(broker, topic=topic, deliveryGuarantee="idempotent")
     body = pa.record_batch({"body": pa.array([b"%d of %d" % (row, batch) for row in rows])})
-    write_rows(given, Origin("query", batch, 0), ["body"], Plan({}, {}), iter([body]))
+    write_rows(given, Origin(query, batch, 0), ["body"], Plan({}, {}), iter([body]))
 
 
 def read(broker: BlockingEmbeddedBroker, topic: str, part: tuple[int, int]) -> Iterator[str]:
@@ -132,6 +171,41 @@ def test_a_reader_looks_back_over_the_border_of_its_range(
     for cut in (1, 29, 30, 31, 54, 55, 56, 70, 94):
         found = [*read(broker, "sent-again", (0, cut)), *read(broker, "sent-again", (cut, 95))]
         assert found == expected, cut
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5])
+def test_rows_in_another_order_the_second_time_are_all_read(
+    broker: BlockingEmbeddedBroker, cut: int
+) -> None:
+    """As behind a shuffle: the first attempt died behind 0, the second began with 1."""
+    topic = f"other-order-{cut}"
+    broker.create_topic(topic, 1)
+    attempt(broker, topic, 0, [0, 1, 2, 3])
+    attempt(broker, topic, 0, [1, 0, 4, 3])
+    parts = [(0, cut), (cut, 8)] if cut else [(0, 8)]
+    found = [body for part in parts for body in read(broker, topic, part)]
+    assert sorted(found) == sorted(f"{row} of 0" for row in (0, 0, 1, 1, 2, 3, 4))
+
+
+def test_one_look_back_is_enough_for_jobs_that_begin_later(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "ROWS_MAX", 10)
+    monkeypatch.setattr(ahead, "MESSAGES_MAX", 10)
+    monkeypatch.setattr(ranges, "LOOK_BACK_FIRST", 8)
+    broker.create_topic("jobs", 1)
+    for number in range(8):
+        attempt(broker, "jobs", 0, range(10 * number, 10 * number + 10), f"job {number}")
+    looked = list[tuple[int, int]]()
+    pieces = ranges.RangeReading.pieces
+
+    async def noted(reading: ranges.RangeReading) -> list[Piece]:
+        looked.append((reading._part.start, reading._part.end))
+        return await pieces(reading)
+
+    monkeypatch.setattr(ranges.RangeReading, "pieces", noted)
+    assert list(read(broker, "jobs", (25, 80))) == [f"{row} of 0" for row in range(25, 80)]
+    assert looked == [(17, 25), (1, 17), (0, 1)]
 
 
 def test_looking_back_has_a_bound(broker: BlockingEmbeddedBroker) -> None:

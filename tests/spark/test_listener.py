@@ -2,21 +2,30 @@
 
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cometmq.client.blocking import Admin, Producer
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.spark import stream_gauges
+from cometmq.spark.errors import BadOption
 from cometmq.spark.stream_gauges import StreamGauges
-from cometmq.spark.stream_report import Loss, Report, SourceProgress, report_of, sources_of
+from cometmq.spark.stream_report import (
+    Loss,
+    Report,
+    SourceProgress,
+    batch_told,
+    report_of,
+    sources_of,
+)
 from cometmq.spark.topic.notes import Notes, lost_by_topic, split_notes, with_notes
 from cometmq.spark.topic.offsets import QueueRange
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
@@ -35,50 +44,55 @@ FIRST, SECOND = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "b
 # -- what progress says --------------------------------------------------------------------------
 
 
-def progress_of(*sources: tuple[str | None, Any, Any], batch_id: int = 3, name: str = "") -> Any:
-    """As Spark hands it over: start, end and latest offset of each source, as texts."""
-    told = [
-        SimpleNamespace(startOffset=start, endOffset=_text(end), latestOffset=_text(latest))
-        for start, end, latest in sources
-    ]
-    return SimpleNamespace(
-        id=uuid.UUID(int=1), runId=uuid.UUID(int=2), name=name, batchId=batch_id,
-        timestamp="2026-11-16T12:00:00.000Z", sources=told,
-    )  # fmt: skip
+Source = tuple[Any, Any, Any]
+"""Start, end and latest offset."""
 
 
-def _text(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict) else value
+def progress_of(*sources: Source, batch_id: int = 3, name: str | None = None) -> str:
+    """As Spark hands it over: with more than is needed, and without figures that are no numbers."""
+    names = ("startOffset", "endOffset", "latestOffset")
+    told = {
+        "id": str(uuid.UUID(int=1)), "runId": str(uuid.UUID(int=2)), "name": name,
+        "timestamp": "2026-11-16T12:00:00.000Z", "batchId": batch_id, "numInputRows": 4,
+        "sources": [
+            {"description": "a source", **dict(zip(names, source, strict=True))}
+            for source in sources
+        ],
+        "sink": {"description": "a sink", "numOutputRows": -1},
+    }  # fmt: skip
+    return json.dumps(told)
 
 
 def test_lag_is_what_was_there_beyond_the_batch() -> None:
     progress = progress_of(
         (
-            '{"orders": {"broker-a:0": 5}}',
+            {"orders": {"broker-a:0": 5}},
             {"@began": {"orders": {"broker-a:1": 2}}, "orders": {"broker-a:0": 9, "broker-a:1": 4}},
             {"orders": {"broker-a:0": 12, "broker-a:1": 4}},
         )
     )
-    (source,) = sources_of(progress)
+    (source,) = sources_of(batch_told(progress))
     assert source.ranges == [QueueRange(FIRST, 5, 9), QueueRange(SECOND, 2, 4)]
-    report = report_of(progress, [source], [])
+    report = report_of(batch_told(progress), [source], [])
     assert report.lag == {FIRST: 3, SECOND: 0}
     assert report.lag_by_topic == {"orders": 3}
+    assert (report.ends, report.latest) == ({FIRST: 9, SECOND: 4}, {FIRST: 12, SECOND: 4})
     assert str(report) == f"query {uuid.UUID(int=1)}, batch 3: messages to come: orders 3"
 
 
 def test_the_first_batch_has_no_beginning_and_a_latest_offset_may_be_missing() -> None:
     end = {"@began": {"orders": {"broker-a:0": 1}}, "orders": {"broker-a:0": 4}}
-    for missing in ("None", None):
-        (source,) = sources_of(progress_of((missing, end, missing)))
+    told = progress_of((None, end, None))
+    for progress in (told, told.replace('"startOffset": null, ', "")):
+        (source,) = sources_of(batch_told(progress))
         assert source.ranges == [QueueRange(FIRST, 1, 4)]
         assert (source.lag, source.notes) == ({}, None)
 
 
 def test_sources_of_others_are_left_alone() -> None:
-    kafka = ('{"orders": {"0": 1}}', {"orders": {"0": 2}}, {"orders": {"0": 2}})
-    others = [kafka, ("7", "8", "9"), ("None", "None", "None"), (None, '{"logOffset": 1}', None)]
-    assert sources_of(progress_of(*others)) == []
+    kafka = ({"orders": {"0": 1}}, {"orders": {"0": 2}}, {"orders": {"0": 2}})
+    others = [kafka, (7, 8, 9), ("a", "b", "c"), (None, None, None), (None, {"logOffset": 1}, None)]
+    assert sources_of(batch_told(progress_of(*others))) == []
 
 
 def test_notes_travel_with_offsets_and_hold_what_listeners_need() -> None:
@@ -94,7 +108,7 @@ def test_notes_travel_with_offsets_and_hold_what_listeners_need() -> None:
 
 def report_with(name: str, batch_id: int, lag: int, *lost: Loss) -> Report:
     return Report(
-        query_id="q", run_id="r", name=name, batch_id=batch_id, timestamp="",
+        query_id="q", run_id=f"run of {name}", name=name, batch_id=batch_id, timestamp="",
         lag={FIRST: lag}, lost=lost,
     )  # fmt: skip
 
@@ -123,6 +137,65 @@ def test_gauges_are_texts_for_prometheus(tmp_path: Path) -> None:
         'cometmq_spark_batch_id{query="a \\"b\\""} 2',
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["spark.prom"]
+
+
+def test_a_query_that_has_ended_has_no_gauges_and_what_it_lost_stays(tmp_path: Path) -> None:
+    gauges = StreamGauges(tmp_path / "spark.prom")
+    gauges.add(report_with("ended", 4, 7, Loss(QueueRange(FIRST, 2, 6), is_certain=True)))
+    gauges.add(report_with("other", 1, 2))
+    gauges.end("run of ended")
+    shown = (tmp_path / "spark.prom").read_text()
+    assert 'lost_messages_total{query="ended",topic="orders"} 4' in shown
+    assert shown.count('query="ended"') == 1
+    assert 'batch_id{query="other"} 1' in shown
+
+
+def test_gauges_are_of_so_many_queries_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_gauges, "QUERIES_MAX", 2)
+    gauges = StreamGauges(tmp_path / "spark.prom")
+    for name in "abac":
+        gauges.add(report_with(name, 0, 0, Loss(QueueRange(FIRST, 0, 1), is_certain=True)))
+    shown = gauges.text()
+    assert 'lost_messages_total{query="a",topic="orders"} 2' in shown
+    assert ('query="b"' in shown, 'query="c"' in shown) == (False, True)
+
+
+def test_a_loss_that_grows_is_reported_without_what_was_reported_before() -> None:
+    pytest.importorskip("pyspark")
+    from cometmq.spark.listener import Listener
+
+    reports: list[Report] = []
+    listener = Listener(on_report=reports.append)
+    end = {"orders": {"broker-a:0": 99}}
+    losses = [(10, 50), (10, 50), (10, 70), (60, 70), (80, 90)]
+    for batch_id, bounds in enumerate(losses):
+        notes = {"namesrvAddr": "127.0.0.1:1", "lost": {"orders": {"broker-a:0": bounds}}}
+        listener._handle(progress_of((None, end, {**end, "@source": notes}), batch_id=batch_id))
+    told = [[(loss.range.start, loss.range.end) for loss in report.lost] for report in reports]
+    assert told == [[(10, 50)], [], [(50, 70)], [], [(80, 90)]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"acessKey": "k"}, "unknown option acessKey; did you mean accessKey?"),
+        ({"topic": "orders"}, "unknown option topic"),
+        ({"accessKey": "k"}, "accessKey and secretKey are set together"),
+        ({"tls": "yes"}, "tls is true or false"),
+        ({"tls": "true", "tlsCaFile": "/no/such.pem"}, "tlsCaFile: /no/such.pem cannot be used"),
+    ],
+)
+def test_a_connection_that_cannot_be_meant_is_refused_by_name(
+    given: dict[str, str], said: str
+) -> None:
+    pytest.importorskip("pyspark")
+    from cometmq.spark.listener import Listener
+
+    with pytest.raises(BadOption, match=re.escape(said)):
+        Listener(connection=given)
+    Listener(connection={"ACCESSKEY": "k", "secretkey": "s", "TLS": "true"})
 
 
 # -- groups that follow --------------------------------------------------------------------------
@@ -198,6 +271,24 @@ def test_a_topic_that_is_gone_does_not_keep_others_from_being_committed(
         assert admin.offsets.committed("both", "staying") == {staying: 2}
 
 
+def test_a_queue_that_is_gone_does_not_keep_those_of_its_topic_from_being_committed(
+    following: Following, broker: BlockingEmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic("shrinking", 2)
+    staying, gone = (MessageQueue("shrinking", "broker-a", number) for number in (0, 7))
+    elsewhere = MessageQueue("shrinking", "broker-z", 0)
+    with Admin(broker.namesrv) as admin:
+        admin.groups.create("left")
+        for at in (2, 3):
+            ends = {staying: at, gone: 9, elsewhere: at}
+            following.groups.put(followed(broker.namesrv, "left", ends))
+            following.groups.commit()
+            assert not following.is_behind()
+            assert admin.offsets.committed("left", "shrinking") == {staying: at}
+    assert caplog.text.count("nothing is committed for what is not there now") == 1
+    assert "broker-z" in caplog.text
+
+
 def test_queues_that_did_not_move_are_told_again_once_a_minute(
     following: Following, broker: BlockingEmbeddedBroker
 ) -> None:
@@ -233,6 +324,8 @@ def test_what_retention_took_from_a_batch_may_be_lost_and_what_is_known_is_not_t
         assert str(loss) == f"topic orders, queue broker-a:0: 7 to {begin - 1} may be lost"
         later = [QueueRange(FIRST, begin, 100)]
         assert following.groups.overtaken(SourceProgress(later, {}, {}, notes)) == []
+        unusable = Notes("nowhere", tolerates_loss=True)
+        assert following.groups.overtaken(SourceProgress(batch, {}, {}, unusable)) == []
         strict = Notes(broker.namesrv, group="any")
         assert following.groups.overtaken(SourceProgress(batch, {}, {}, strict)) == []
 

@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message as SentMessage
-from cometmq.protocol.compression import compress
+from cometmq.protocol.compression import UNPACKED_BYTES_MAX, compress
 from cometmq.protocol.flags import (
+    COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,
+    INNER_BATCH,
+    NEED_UNWRAP,
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
@@ -30,7 +33,7 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import HALF_TOPIC
 from cometmq.spark.arrow import ROWS_MAX
 from cometmq.spark.errors import BadOption, DataLost, NotReady, Unreadable
-from cometmq.spark.log.files import files_at
+from cometmq.spark.log.files import LocalFile, files_at
 from cometmq.spark.log.options import read_log_options
 from cometmq.spark.log.reading import read_part
 from cometmq.store.message_store import MessageStore
@@ -68,7 +71,7 @@ def offsets(found: list[dict[str, Any]]) -> list[int]:
     return [row["physicalOffset"] for row in found]
 
 
-def bodies(found: list[dict[str, Any]]) -> list[bytes]:
+def bodies(found: list[dict[str, Any]]) -> list[bytes | None]:
     return [row["body"] for row in found]
 
 
@@ -296,7 +299,7 @@ def test_what_is_not_committed_is_left_out_unless_it_is_asked_for(tmp_path: Path
 def test_only_whole_records_are_read_at_the_logs_end(tmp_path: Path) -> None:
     root = filled(tmp_path, 10)
     (path,) = log_files(root)[:1]
-    end = max(message.physical_offset + message.size for message in stored(root))
+    end = end_of(root)
     record = encoded(simple(properties=b"TAGS\x01new\x02"), physical_offset=end)
     for written in (*range(0, len(record), 7), len(record) - 1):
         with path.open("r+b") as file:
@@ -316,6 +319,29 @@ def test_a_record_that_is_completed_after_planning_belongs_to_the_next_read(tmp_
         fill(writer, 300, first=300)
         assert len(rows_of(tmp_path, before)) == 300
         assert len(rows(tmp_path)) == 600
+
+
+def end_of(root: Path) -> int:
+    return max(message.physical_offset + message.size for message in stored(root))
+
+
+@pytest.mark.parametrize("there", [4, 40, 100], ids=["size", "head", "nearly all"])
+@pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
+def test_a_record_that_was_half_written_when_a_read_was_planned_is_never_part_of_it(
+    tmp_path: Path, there: int, has_queues: bool
+) -> None:
+    root = filled(tmp_path, 10)
+    path, end = log_files(root)[0], end_of(root)
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
+    first = encoded(simple(), physical_offset=end)
+    second = encoded(simple(), physical_offset=end + len(first))
+    damage(path, end, first[:there])
+    before = planned(root)
+    assert len(rows_of(root, before)) == 10
+    damage(path, end, first + second)
+    assert len(rows_of(root, before)) == 10
+    assert len(rows(root)) == 12
 
 
 @pytest.fixture
@@ -405,8 +431,9 @@ def damage(path: Path, at: int, new: bytes) -> None:
     ids=["content", "size", "magic", "offset", "zeros"],
 )
 @pytest.mark.parametrize("file_number", [0, -1], ids=["earlier file", "last file"])
+@pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
 def test_a_damaged_record_is_an_error_or_left_out(
-    tmp_path: Path, at: int, new: bytes, file_number: int
+    tmp_path: Path, at: int, new: bytes, file_number: int, has_queues: bool
 ) -> None:
     root = filled(tmp_path, 600)
     written = [path for path in log_files(root) if any(path.read_bytes()[:8])]
@@ -416,15 +443,73 @@ def test_a_damaged_record_is_an_error_or_left_out(
     victim = [row for row in expected if row["physicalOffset"] >= base][3]
     offset = victim["physicalOffset"]
     damage(path, offset - base + at, new)
-    if new == bytes(120) and file_number == -1:
-        # A log ends where nothing was ever written, and recovery would cut it here.
-        assert rows(root) == [row for row in expected if row["physicalOffset"] < offset]
-        return
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
     with pytest.raises(Unreadable, match=f"{path}: no whole record at physical offset {offset}: "):
         rows(root)
     kept = [row for row in expected if row["physicalOffset"] != offset]
     assert rows(root, tolerateDamage="true") == kept
     assert rows(root, tolerateDamage="true", maxBytesPerPartition=2000) == kept
+
+
+@pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
+def test_a_last_file_that_begins_with_zeros_is_damaged_when_records_follow(
+    tmp_path: Path, has_queues: bool
+) -> None:
+    root = filled(tmp_path, 600)
+    path = [path for path in log_files(root) if any(path.read_bytes()[:8])][-1]
+    expected = [as_row(message) for message in stored(root)]
+    lost = [row for row in expected if row["physicalOffset"] >= int(path.name)][:2]
+    end = lost[-1]["physicalOffset"] + 50
+    damage(path, 0, bytes(end - int(path.name)))
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
+    with pytest.raises(Unreadable, match=f"{path}: no whole record at physical offset "):
+        rows(root)
+    assert rows(root, tolerateDamage="true") == [row for row in expected if row not in lost]
+
+
+@pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
+def test_a_read_may_begin_behind_zeros(tmp_path: Path, has_queues: bool) -> None:
+    root = filled(tmp_path, 100)
+    expected = [as_row(message) for message in stored(root)]
+    damage(log_files(root)[0], expected[20]["physicalOffset"], bytes(200))
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
+    assert rows(root, startingOffset=expected[50]["physicalOffset"]) == expected[50:]
+    assert rows(root, endingOffset=expected[20]["physicalOffset"]) == expected[:20]
+
+
+class FewBytes:
+    """How much of local files is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read = 0
+        read_into = LocalFile.read_into
+
+        def counted(file: LocalFile, position: int, buffer: memoryview) -> int:
+            got = read_into(file, position, buffer)
+            self.read += got
+            return got
+
+        monkeypatch.setattr(LocalFile, "read_into", counted)
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x00\x00\x01\x00torn"], ids=["whole", "torn"])
+@pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
+def test_what_nobody_wrote_yet_of_a_file_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes, has_queues: bool
+) -> None:
+    root = filled(tmp_path, 100, commit_log_file_bytes=1 << 30)
+    # Not `end_of`, which reads the whole file: pages in memory count as data.
+    damage(log_files(root)[0], planned(root)[-1][-1].end, torn)
+    if has_queues:  # Without holes: as a copy has it.
+        monkeypatch.setattr(LocalFile, "data_ranges", lambda _, start, end: [(start, end)])
+    else:
+        shutil.rmtree(root / "consumequeue")
+    reads = FewBytes(monkeypatch)
+    assert len(rows(root)) == 100
+    assert reads.read < 64 << 20
 
 
 def test_the_last_record_before_an_ending_offset_is_not_taken_for_an_unfinished_one(
@@ -451,6 +536,50 @@ def test_a_file_that_was_cut_off_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="its size field reaches beyond the data"):
         rows(root, failOnDataLoss="false")
     assert rows(root, failOnDataLoss="false", tolerateDamage="true") == left
+
+
+# -- messages that are whole but cannot be read ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "flag"),
+    [
+        (b"no zlib", COMPRESSED),
+        (b"no lz4", COMPRESSED | COMPRESSION_LZ4),
+        (b"no zstd", COMPRESSED | COMPRESSION_ZSTD),
+        (b"of a kind that nobody knows", COMPRESSED | 0x700),
+        (compress(bytes(UNPACKED_BYTES_MAX + 1))[0], COMPRESSED),
+    ],
+    ids=["zlib", "lz4", "zstd", "unknown", "too large"],
+)
+def test_a_body_that_cannot_be_unpacked_is_an_error_or_null(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes, flag: int
+) -> None:
+    plain = [Message("orders", 3, b"%d" % number) for number in range(5)]
+    odd = Message("orders", 3, body, sys_flag=flag)
+    root = with_messages(tmp_path, *plain, odd, *plain, commit_log_file_bytes=1 << 20)
+    place = "topic orders, queue 3, offset 5, physical offset "
+    with pytest.raises(Unreadable, match=f"{root}: {place}.*compress.*; tolerateDamage=true has"):
+        rows(root)
+    sent: list[bytes | None] = [one.body for one in plain]
+    assert bodies(rows(root, tolerateDamage="true")) == [*sent, None, *sent]
+    assert place in caplog.text
+    assert "its body is null" in caplog.text
+    assert len(values_of(root, planned(root), "queueOffset")) == 11
+
+
+def test_a_record_that_is_a_whole_batch_is_an_error_or_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = Message("orders", 0, b"plain")
+    odd = Message("orders", 0, b"many", sys_flag=INNER_BATCH | NEED_UNWRAP | COMPRESSED)
+    root = with_messages(tmp_path, plain, odd, plain)
+    with pytest.raises(Unreadable, match=r"offset 1, .* a whole batch .*; tolerateDamage=true"):
+        rows(root)
+    with pytest.raises(Unreadable, match=r"physical offset \d+: .* a whole batch"):
+        values_of(root, planned(root), "queueOffset")
+    assert [row["queueOffset"] for row in rows(root, tolerateDamage="true")] == [0, 2]
+    assert "it is left out" in caplog.text
 
 
 # -- places and options --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from cometmq.spark.topic.offsets import (
     ranges_between,
     split,
 )
-from cometmq.spark.topic.planning import Pace, ranges_of, reachable
+from cometmq.spark.topic.planning import Pace, behind_losses, ranges_of, reachable
 
 queues = st.builds(
     MessageQueue,
@@ -61,6 +61,12 @@ def test_a_batch_reads_what_lies_between_and_nothing_else(start: ByQueue, end: B
     assert all(latest[queue] >= place for queue, place in start.items())
     told = {part.queue: (part.start, part.end) for part in ranges_between(start, latest)}
     assert told == {q: (at, latest[q]) for q, at in start.items() if latest[q] > at}
+
+
+def test_what_is_left_of_a_queue_begins_behind_what_was_lost_but_not_behind_the_batch() -> None:
+    places, latest = {A: 5, B: 5}, {A: 90, B: 90}
+    assert behind_losses(places, latest, {A: 0}) == places
+    assert behind_losses(places, latest, {A: 40, B: 200}) == {A: 40, B: 90}
 
 
 def test_a_queue_that_is_new_in_a_batch_begins_where_the_batch_says() -> None:
@@ -141,6 +147,18 @@ def test_a_loss_names_queue_and_offsets(caplog: pytest.LogCaptureFixture) -> Non
         "the queue now begins at 40; reading what is left"
     ]
     Losses(fail=True).check_start(part, 5)
+
+
+def test_a_loss_that_grows_is_told_by_what_is_new(caplog: pytest.LogCaptureFixture) -> None:
+    losses = Losses(fail=False)
+    for end in (40, 60, 50):
+        losses.check_start(QueueRange(A, 5, 90), end)
+    assert losses.told == [QueueRange(A, 5, 60)]
+    assert [record.message.split(":")[2] for record in caplog.records] == [
+        " messages are lost between 5 and 40", " messages are lost between 40 and 60",
+    ]  # fmt: skip
+    losses.check_start(QueueRange(A, 70, 90), 80)
+    assert losses.told == [QueueRange(A, 70, 80)]
 
 
 def test_a_place_behind_its_queues_end_is_a_loss() -> None:

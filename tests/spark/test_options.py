@@ -42,6 +42,12 @@ def test_places_are_read_from_json() -> None:
     assert by_queue.time_of(MessageQueue("orders", "broker-a", 1)) is None
 
 
+def test_a_read_may_end_where_it_begins() -> None:
+    assert batch(startingTimestamp="9", endingTimestamp="9").ending.timestamp_ms == 9
+    place = '{"orders": {"broker-a:0": 5}}'
+    assert batch(startingOffsets=place, endingOffsets=place).ending.offsets == {QUEUE: 5}
+
+
 def test_columns_come_in_the_order_in_which_they_are_named() -> None:
     assert batch(columns="body, QUEUEID").columns == ("body", "queueId")
     assert batch(columns="body", includeProperties="true").columns == ("body", "properties")
@@ -63,6 +69,28 @@ def test_columns_come_in_the_order_in_which_they_are_named() -> None:
         ({"startingOffsetsByTimestampStrategy": "latest"}, "Strategy is for timestamps"),
         ({"endingOffsets": "earliest"}, "endingOffsets: earliest would read nothing"),
         ({"endingOffsets": "group"}, "endingOffsets: group tells where to begin"),
+        (
+            {
+                "startingOffsets": '{"orders": {"broker-a:0": 5, "broker-a:1": -2}}',
+                "endingOffsets": '{"orders": {"broker-a:0": 4, "broker-a:1": -1}}',
+            },
+            "startingOffsets: 5 is behind endingOffsets, 4, in topic orders, queue broker-a:0",
+        ),
+        (
+            {"startingTimestamp": "9", "endingTimestamp": "8"},
+            "startingTimestamp: 9 is later than endingTimestamp, 8",
+        ),
+        (
+            {"startingTimestamp": "9", "endingOffsetsByTimestamp": '{"orders": 8}'},
+            "startingTimestamp: 9 is later than endingOffsetsByTimestamp, 8",
+        ),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"orders": 9}',
+                "endingOffsetsByTimestamp": '{"orders": {"broker-a:0": 8}}',
+            },
+            "startingOffsetsByTimestamp: 9 is later than endingOffsetsByTimestamp, 8",
+        ),
         ({"tags": "A", "sql92": "a = 1"}, "tags and sql92 are both set"),
         ({"tags": "||"}, "tags: '||' has no tags"),
         ({"queues": "0,x:y"}, "queues: 'x:y' is neither"),
@@ -71,6 +99,8 @@ def test_columns_come_in_the_order_in_which_they_are_named() -> None:
         ({"maxRecordsPerPartition": "many"}, "maxRecordsPerPartition is a whole number"),
         ({"failOnDataLoss": "perhaps"}, "failOnDataLoss is true or false"),
         ({"tlsCaFile": "ca.pem"}, "tlsCaFile is set, but tls is not true"),
+        ({"tls": "true", "tlsCaFile": "/no/ca.pem"}, "tlsCaFile: /no/ca.pem cannot be used"),
+        ({"tls": "true", "tlsCaFile": " "}, "tlsCaFile is empty"),
         ({"accessKey": "me"}, "accessKey and secretKey are set together"),
         ({"namesrvAddr": " "}, "namesrvAddr is missing"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for streaming queries only"),

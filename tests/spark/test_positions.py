@@ -108,6 +108,34 @@ def test_a_time_after_a_queues_last_message_is_refused_unless_the_end_will_do(
         places(broker, startingTimestamp=moment_ms, queues="2")
 
 
+@pytest.mark.parametrize("option", ["startingOffsetsByTimestamp", "endingOffsetsByTimestamp"])
+def test_times_of_topics_that_are_not_read_are_refused(
+    broker: BlockingEmbeddedBroker, moment_ms: int, option: str
+) -> None:
+    times = json.dumps({TOPIC: 0, "placse": moment_ms})
+    given = {option: times, "queues": "0,1,2"}
+    with pytest.raises(BadOption, match=f"{option} names topic placse, which is not read"):
+        places(broker, ending=option.startswith("ending"), **given)
+
+
+def test_a_group_that_goes_on_while_it_is_asked_begins_at_the_end_that_was_seen(
+    broker: BlockingEmbeddedBroker, producer: Producer
+) -> None:
+    broker.create_topic("moving", 1)
+    queue = MessageQueue("moving", "broker-a", 0)
+    given = {"topic": "moving", "startingOffsets": "group", "consumerGroup": "movers"}
+    read = read_options(options(broker, **given), streaming=False)
+    with Admin(broker.namesrv) as admin, Overview(read) as overview:
+        admin.groups.create("movers")
+        send(producer, "moving", 3, queues=[0])
+        queues = overview.queues()
+        send(producer, "moving", 2, queues=[0])
+        admin.offsets.commit("movers", {queue: 5})
+        assert overview.resolve(read.starting, queues) == {queue: 3}
+        admin.offsets.commit("movers", {queue: 9})
+        assert overview.resolve(read.starting, queues) == {queue: 9}
+
+
 def found_queues(broker: BlockingEmbeddedBroker, **more: object) -> list[str]:
     read = read_options(options(broker, **more), streaming=False)
     with Overview(read) as overview:
@@ -131,8 +159,8 @@ def test_queues_are_chosen_by_number_or_by_broker_and_number(
 ) -> None:
     broker.create_topic("chosen", 4)
     assert found_queues(broker, topic="chosen", queues="3, broker-a:1") == ["chosen 1", "chosen 3"]
-    with pytest.raises(BadOption, match="queues: none of broker-b:1 is there"):
-        found_queues(broker, topic="chosen", queues="broker-b:1")
+    with pytest.raises(BadOption, match="queues: there is no 7, broker-b:1"):
+        found_queues(broker, topic="chosen", queues="broker-b:1, 3, 7")
 
 
 def test_queues_that_cannot_be_read_are_left_out(broker: BlockingEmbeddedBroker) -> None:

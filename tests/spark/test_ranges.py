@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from cometmq.client.blocking import Admin, Producer
+from cometmq.client.errors import BadAnswer
 from cometmq.client.names import Message, ProducerOptions
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import ClusterAway, DataLost
@@ -35,12 +36,14 @@ def batches(
     start: int,
     end: int,
     columns: Sequence[str],
+    *,
+    queue: int = 0,
     **more: object,
 ) -> "Generator[pa.RecordBatch, None, None]":
     from cometmq.spark.topic.ranges import read_range
 
     read = read_options(options(broker, topic=topic, **more), streaming=False)
-    part = QueueRange(MessageQueue(topic, "broker-a", 0), start, end)
+    part = QueueRange(MessageQueue(topic, "broker-a", queue), start, end)
     yield from read_range(read, part, columns)
 
 
@@ -51,9 +54,10 @@ def rows(
     columns: Sequence[str] = ("queueOffset", "body"),
     *,
     topic: str = TOPIC,
+    queue: int = 0,
     **more: object,
 ) -> list[dict[str, Any]]:
-    found = batches(broker, topic, start, end, columns, **more)
+    found = batches(broker, topic, start, end, columns, queue=queue, **more)
     return [row for batch in found for row in batch.to_pylist()]
 
 
@@ -218,6 +222,55 @@ def test_a_queue_that_ends_too_early_is_a_loss(
         rows(broker, 5, 15, topic="cut")
     assert rows(broker, 5, 15, topic="cut", failOnDataLoss=False) == expected(5, 10)
     assert "lost between 10 and 15" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ((20, b"", 5, 0, 9), "tried again after the broker wants to be asked again"),
+        ((0, b"", 5, 0, 9), None),
+    ],
+)
+def test_a_broker_that_wants_to_be_asked_again_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+    broker: BlockingEmbeddedBroker,
+    caplog: pytest.LogCaptureFixture,
+    told: tuple[int, bytes, int, int, int],
+    said: str | None,
+) -> None:
+    from cometmq.spark.topic.pulls import Pulled, Pulls
+
+    filled(broker, 9, "asked-again")
+    answer, strange = Pulls.answer, [Pulled(*told)]
+
+    async def first_strange(pulls: Pulls, asked: Any) -> Pulled:
+        real = await answer(pulls, asked)
+        return strange.pop() if strange else real
+
+    monkeypatch.setattr(Pulls, "answer", first_strange)
+    if said is None:
+        with pytest.raises(BadAnswer, match="goes on at 5 after 5"):
+            rows(broker, 5, 9, topic="asked-again")
+    else:
+        assert rows(broker, 5, 9, topic="asked-again") == expected(5, 9)
+        assert said in caplog.text
+
+
+@pytest.mark.parametrize("how", ["deleted", "reduced"])
+def test_a_queue_that_is_gone_is_a_loss_of_what_was_still_to_be_read(
+    broker: BlockingEmbeddedBroker, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    topic = f"gone-{how}"
+    broker.create_topic(topic, 2)
+    with Admin(broker.namesrv) as admin:
+        if how == "deleted":
+            admin.topics.delete(topic)
+        else:
+            admin.topics.update(topic, read_queues=1)
+    with pytest.raises(DataLost, match=f"{topic}, queue broker-a:1: .* between 3 and 8: .* gone"):
+        rows(broker, 3, 8, topic=topic, queue=1)
+    assert rows(broker, 3, 8, topic=topic, queue=1, failOnDataLoss=False) == []
+    assert "lost between 3 and 8" in caplog.text
 
 
 def test_a_reset_of_the_group_does_not_move_the_reader(broker: BlockingEmbeddedBroker) -> None:

@@ -1,5 +1,7 @@
 """Dead letters go back to their topics, each once, whatever happens to who sends them."""
 
+import importlib
+import random
 import threading
 import time
 from collections import Counter
@@ -15,7 +17,7 @@ from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.dead_letters import desk
 from cometmq.spark.dead_letters.desk import AlreadyRunning
-from cometmq.spark.dead_letters.letters import FIRST_ID, FROM, Letter
+from cometmq.spark.dead_letters.letters import FIRST_ID, FROM, Candidate, Letter, candidate_of
 from cometmq.spark.dead_letters.redriving import Redriven
 from cometmq.spark.errors import BadOption, SparkError
 from cometmq.spark.pipelines.redrive import Choice, redrive
@@ -25,6 +27,11 @@ from .dead_letters import bury, messages_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+PIPELINE = importlib.import_module(redrive.__module__)
+SYSTEM = "BenchmarkTest"
+"""A topic of the system that takes messages."""
 
 
 class Letters:
@@ -130,6 +137,26 @@ def test_filters_choose_letters_and_others_stay_for_later(letters: Letters) -> N
     assert letters.copied() == Counter(ids)
 
 
+def test_a_limit_counts_what_is_new_so_that_the_next_run_goes_on(letters: Letters) -> None:
+    def message(number: int) -> Message:
+        return Message(letters.topic, b"%d" % number, tags="even" if number % 2 else "odd")
+
+    ids = letters.bury(8, message=message)
+    few = Choice(tags=["even"], limit=2)
+    assert letters.redrive(choice=few).sent == 2
+    again = letters.redrive(choice=few)
+    assert (again.found, again.sent) == (2, 2), "the odd one in front keeps them from being noted"
+    assert letters.copied() == Counter([ids[1], ids[3], ids[5], ids[7]])
+
+
+def test_what_is_refused_counts_for_the_limit(letters: Letters) -> None:
+    letters.bury(3)
+    with Admin(letters.broker.namesrv) as admin:
+        admin.topics.delete(letters.topic)
+    told = letters.redrive(choice=Choice(limit=2))
+    assert (told.letters, told.chosen, told.refused) == (2, 2, 2)
+
+
 def test_times_choose_letters(letters: Letters) -> None:
     ids = letters.bury(3)
     letters.redrive(choice=Choice(until_ms=1))
@@ -170,6 +197,71 @@ def test_a_letter_whose_topic_is_gone_is_refused_and_stays(letters: Letters) -> 
     ]
     letters.broker.create_topic(letters.topic)
     assert letters.redrive().sent == 2
+
+
+def test_a_letter_of_a_system_topic_is_refused(letters: Letters) -> None:
+    bury(letters.broker.namesrv, SYSTEM, letters.group, 1)
+    told = letters.redrive()
+    assert list(told.reasons) == [
+        f"its first topic is said to be {SYSTEM}, the system's own: name another (--to)"
+    ]
+    assert letters.copied(SYSTEM) == Counter()
+    assert letters.redrive(to=letters.topic).sent == 1
+
+
+def test_a_sender_does_not_say_where_its_letters_go(letters: Letters) -> None:
+    def message(_: int) -> Message:
+        return Message(letters.topic, b"forged", properties={"DLQ_ORIGIN_TOPIC": other})
+
+    other = f"{letters.topic}-other"
+    letters.broker.create_topic(other)
+    letters.bury(1, message=message)
+    assert letters.redrive().by_topic == {letters.topic: 1}
+
+
+def test_where_no_index_tells_what_is_there_nothing_is_sent(spark: "SparkSession") -> None:
+    with EmbeddedBroker(settings={"messageIndexEnable": False}) as broker:
+        letters = Letters(spark, broker, "unindexed")
+        letters.bury(2)
+        told = letters.redrive()
+        assert (told.sent, told.refused) == (0, 2)
+        assert list(told.reasons) == [
+            f"broker-a has no index by key, which tells what {letters.topic} has already: set "
+            "messageIndexEnable=true there and start it again, or name another topic (--to)"
+        ]
+        assert letters.copied() == Counter()
+
+
+def test_a_long_queue_comes_in_parts_and_in_order(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PIPELINE, "LETTERS_AT_ONCE", 3)
+    ids = letters.bury(10)
+    jobs = letters.spark.sparkContext.statusTracker()
+    before = len(jobs.getJobIdsForGroup(None))
+    told = letters.redrive(dry_run=True)
+    assert [sample.message_id for sample in told.samples] == ids
+    assert len(jobs.getJobIdsForGroup(None)) - before == 4
+
+
+def test_large_bodies_do_not_go_through_the_driver(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(row: Any) -> Candidate:
+        found = candidate_of(row)
+        assert found.letter is not None
+        came.append(found.letter.body)
+        return found
+
+    came: list[bytes | None] = []
+    monkeypatch.setattr(PIPELINE, candidate_of.__name__, read)
+    bodies = [b"small", random.randbytes(200_000), b"small, too"]
+    letters.bury(3, message=lambda number: Message(letters.topic, bodies[number]))
+    told = letters.redrive(dry_run=True)
+    assert [sample.bytes for sample in told.samples] == [5, 200_000, 10]
+    assert letters.redrive().sent == 3
+    assert came == [bodies[0], None, bodies[2]] * 2
+    assert sorted(copy.body for copy in letters.copies()) == sorted(bodies)
 
 
 def test_what_cannot_be_is_refused_by_its_name(letters: Letters) -> None:
@@ -279,10 +371,27 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
 
 def test_a_copy_has_the_same_id_whenever_it_is_made() -> None:
     queue = MessageQueue("%DLQ%g", "broker-a", 0)
-    letter = Letter(queue, 7, "ID", 1000, "", "", 3, b"body", {"RETRY_TOPIC": "orders"})
-    moved = Letter(queue, 8, "ID", 1000, "", "", 3, b"body", {"RETRY_TOPIC": "orders"})
+    letter = Letter(queue, 7, "ID", 1000, "", "", 3, b"body", 4, {"RETRY_TOPIC": "orders"})
+    moved = Letter(queue, 8, "ID", 1000, "", "", 3, b"body", 4, {"RETRY_TOPIC": "orders"})
     assert letter.copy_id == letter.copy_id != moved.copy_id
     assert len(letter.copy_id) == 32
     assert bytes.fromhex(letter.copy_id)[0] == 0xF0
     assert letter.origin == "orders"
-    assert Letter(queue, 7, "ID", 1, "", "", 3, b"", {"DLQ_ORIGIN_TOPIC": "a"}).origin == "a"
+
+
+@pytest.mark.parametrize(
+    ("properties", "origin"),
+    [
+        ({"RETRY_TOPIC": "orders", "DLQ_ORIGIN_TOPIC": "forged"}, "orders"),
+        ({"DLQ_ORIGIN_TOPIC": "orders"}, "orders"),
+        ({"RETRY_TOPIC": "%RETRY%g+orders"}, "orders"),
+        ({"RETRY_TOPIC": "%RETRY%g_orders"}, "orders"),
+        ({"RETRY_TOPIC": "%RETRY%other_orders"}, "%RETRY%other_orders"),
+        ({}, ""),
+    ],
+)
+def test_the_first_topic_is_the_one_that_brokers_tell(
+    properties: dict[str, str], origin: str
+) -> None:
+    queue = MessageQueue("%DLQ%g", "broker-a", 0)
+    assert Letter(queue, 7, "ID", 1, "", "", 3, b"", 0, properties).origin == origin

@@ -1,8 +1,11 @@
 """Messages of lakes, stores and topics are sent again, in order, each once."""
 
 import datetime as dt
+import importlib
 import itertools
 import re
+import signal
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cometmq.cli import spark_replay
+from cometmq.cli.commands import build_parser
 from cometmq.client.blocking import Producer
 from cometmq.client.names import Message, ReceivedMessage
+from cometmq.protocol.message import Message as ProtocolMessage
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, SparkError
 from cometmq.spark.own_properties import own_properties
 from cometmq.spark.pace import Pace
 from cometmq.spark.pipelines import archive, replay_plan, replay_run
 from cometmq.spark.pipelines.replay import replay
+from cometmq.spark.pipelines.replay_attempts import BegunBefore
 from cometmq.spark.pipelines.replay_plan import SourceQueue, steps_for, with_targets
 from cometmq.spark.pipelines.replay_run import Replayed, Run
 from cometmq.spark.pipelines.replay_sending import FROM, ready
@@ -25,12 +32,15 @@ from cometmq.spark.pipelines.replay_sources import Choice
 from cometmq.testing import BlockingEmbeddedBroker
 
 from .dead_letters import messages_of
+from .log_stores import with_messages
 from .sending import send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUEUES = 4
+replay_module = importlib.import_module("cometmq.spark.pipelines.replay")
+"""The package gives the job under this name."""
 
 
 class Replays:
@@ -228,6 +238,148 @@ def test_a_replay_goes_on_in_the_middle_of_a_step(
     again = replays.replay(checkpoint=checkpoint)
     assert (again.found, again.sent) == (60, 0)
     replays.check_order(60)
+
+
+def choice_of(line: str, monkeypatch: pytest.MonkeyPatch, now_s: float) -> Choice:
+    """What the command asks for when it is typed at that time."""
+    asked: dict[str, Any] = {}
+
+    def noted(_: str, **options: Any) -> Replayed:
+        asked.update(options)
+        return Replayed("", dry_run=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replay_module, "replay", noted)
+        patch.setattr(spark_replay, "quiet_session", lambda *_: None)
+        patch.setattr(signal, "signal", lambda *_: None)
+        patch.setattr(time, "time", lambda: now_s)
+        words = ["spark", "replay", "--namesrv", "127.0.0.1:1", *line.split()]
+        assert spark_replay.run(build_parser("spark").parse_args(words)) == 0
+    choice: Choice = asked["choice"]
+    return choice
+
+
+def test_how_long_ago_is_meant_from_the_first_run_of_a_checkpoint(
+    replays: Replays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_plan, "STEP_ROWS", 20)
+    monkeypatch.setattr(replay_run, "SETTLE_S", 0.1)
+    replays.send(60)
+    line = f"--from-topics --topic {replays.source} --to {replays.target} --since 2h --until 1m"
+    first, later = (choice_of(line, monkeypatch, time.time() + more) for more in (120, 86_400))
+    other = choice_of(line.replace("2h", "3h"), monkeypatch, time.time() + 120)
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def killed(told: Replayed) -> None:
+        raise RuntimeError(f"killed behind step {told.steps_done}")
+
+    with pytest.raises(SparkError, match="killed behind step 1"):
+        replays.replay(choice=first, checkpoint=checkpoint, on_progress=killed)
+    with pytest.raises(BadOption, match="it is of another replay"):
+        replays.replay(choice=other, checkpoint=checkpoint)
+    assert replays.replay(choice=later, checkpoint=checkpoint).sent == 40
+    replays.check_order(60)
+
+
+def test_times_of_a_program_are_those_of_its_checkpoint(replays: Replays, tmp_path: Path) -> None:
+    replays.send(4)
+    checkpoint = str(tmp_path / "checkpoint")
+    replays.replay(choice=Choice(topics=(replays.source,), since_ms=1), checkpoint=checkpoint)
+    with pytest.raises(BadOption, match="it is of another replay"):
+        replays.replay(choice=Choice(topics=(replays.source,), since_ms=2), checkpoint=checkpoint)
+
+
+def test_a_step_whose_tasks_are_lost_is_tried_again_but_not_for_ever(
+    replays: Replays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_run, "SETTLE_S", 0.1)
+    replays.send(8)
+    tries: list[dict[int, int]] = []
+
+    def lost(_: Run, at: Any, skip: dict[int, int], rate: float | None) -> int:
+        tries.append(skip)
+        raise BegunBefore("attempt 2")
+
+    monkeypatch.setattr(Run, "_send", lost)
+    with pytest.raises(SparkError, match="step 1: Spark has lost tasks of it 4 times"):
+        replays.replay()
+    assert tries == [{}] * replay_run.STEP_TRIES_MAX
+
+
+def test_two_attempts_at_a_time_are_refused(
+    replays: Replays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark's own setting can only be made before it starts.
+    monkeypatch.setattr(replay_module, "SPECULATION", "cometmq.test.speculation")
+    replays.spark.conf.set("cometmq.test.speculation", "true")
+    try:
+        with pytest.raises(BadOption, match="speculation: two attempts at a task"):
+            replays.replay()
+    finally:
+        replays.spark.conf.unset("cometmq.test.speculation")
+
+
+def test_a_topic_that_the_source_does_not_have_is_told(replays: Replays, tmp_path: Path) -> None:
+    replays.send(4)
+    there, missing = (replays.source,), (replays.source, "mispelt")
+    lake = replays.to_parquet(tmp_path / "lake")
+    store = str(replays.broker.directory / "broker-a")
+    for source in ({"lake": lake}, {"store": store}, {}):
+        with pytest.raises(SparkError, match="mispelt"):
+            replays.replay(choice=Choice(topics=missing), **source)
+        nothing = Choice(topics=there, until_ms=1)
+        assert replays.replay(choice=nothing, **source).messages == 0, "but the topic is there"
+    assert replays.stored(replays.target) == []
+
+
+def test_a_lake_is_opened_only_for_the_days_that_are_asked_for(
+    replays: Replays, tmp_path: Path
+) -> None:
+    replays.send(8)
+    lake = str(tmp_path / "lake")
+    archive(
+        replays.broker.namesrv, lake, topics=[replays.source], once=True,
+        group=f"{replays.source}-archive", spark=replays.spark, format="parquet",
+    )  # fmt: skip
+    (file,) = Path(lake).glob(f"topic={replays.source}/date=*/*.parquet")
+    day = dt.date.fromisoformat(file.parent.name.partition("=")[2])
+    for other in (day - dt.timedelta(1), day + dt.timedelta(1)):
+        damaged = file.parent.parent / f"date={other}" / "damaged.parquet"
+        damaged.parent.mkdir()
+        damaged.write_bytes(b"no Parquet")
+    begin = round(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp() * 1000)
+    whole_day = Choice(since_ms=begin, until_ms=begin + 86_400_000 - 1)
+    assert replays.replay(lake=lake, choice=whole_day).sent == 8
+    assert replays.replay(lake=lake, choice=Choice(since_ms=begin, until_ms=begin)).messages == 0
+
+
+def test_days_of_all_times_can_be_said() -> None:
+    assert Choice().dates() == "true"
+    assert Choice(since_ms=-1, until_ms=86_400_000).dates() == (
+        "date >= date'1969-12-31' and date <= date'1970-01-02'"
+    )
+    assert Choice(since_ms=-(2**63), until_ms=2**63 - 1).dates() == (
+        "date >= date'0001-01-01' and date <= date'9999-12-31'"
+    )
+
+
+def test_a_damaged_store_is_replayed_as_its_reader_is_told(
+    replays: Replays, tmp_path: Path
+) -> None:
+    bodies = [b"damaged %d" % number for number in range(30)]
+    messages = [ProtocolMessage(replays.source, 0, body) for body in bodies]
+    store = with_messages(tmp_path / "store", *messages)
+    (log,) = list((store / "commitlog").iterdir())[:1]
+    content = bytearray(log.read_bytes())
+    content[content.index(b"damaged 7")] ^= 0xFF
+    log.write_bytes(content)
+    choice = Choice(topics=(replays.source,))
+    with pytest.raises(SparkError, match="tolerateDamage=true goes on"):
+        replays.replay(store=str(store), choice=choice)
+    told = replays.replay(store=str(store), choice=choice, options={"tolerateDamage": "true"})
+    assert told.sent == 29
+    with pytest.raises(BadOption, match="tolerateDamage: a replay takes accessKey"):
+        replays.replay(options={"tolerateDamage": "true"})
 
 
 def test_a_checkpoint_is_of_one_replay_and_one_run(replays: Replays, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cometmq.cli import spark_report
 from cometmq.cli.main import main
+from cometmq.client.admin.traces import traces_in
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message, SendResult
 from cometmq.spark.errors import BadOption, SparkError
@@ -31,7 +32,7 @@ from cometmq.spark.pipelines.report_figures import (
 from cometmq.spark.pipelines.report_page import as_page, moment, number, short, size, span
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
-from .dead_letters import bury
+from .dead_letters import bury, send_back
 from .streaming import until
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Shop:
             admin.groups.create("warehouse")
             ends = admin.offsets.search_topic("orders", "latest")
             admin.offsets.commit("warehouse", {queue: end - 2 for queue, end in ends.items()})
+        send_back(broker.namesrv, self.orders[0], "warehouse")
 
     def report(self, **more: Any) -> Report:
         where = {} if "store" in more else {"namesrv": self.namesrv}
@@ -73,7 +75,7 @@ def _order(at: int) -> Message:
 
 def _traces(orders: list[SendResult]) -> bytes:
     """As clients write them: a send, and the beginning and end of a consumption, of each."""
-    lines = []
+    lines: list[list[object]] = []
     for at, sent in enumerate(orders):
         now = round(dt.datetime.now(dt.UTC).timestamp() * 1000) + 5000
         lines.append([
@@ -83,6 +85,21 @@ def _traces(orders: list[SendResult]) -> bytes:
         begin = ["SubBefore", now, "DefaultRegion", "warehouse", f"r{at}", sent.message_id, 0, "k"]
         end = ["SubAfter", f"r{at}", sent.message_id, at, "true", "k", 0]
         lines += [[*begin, "client"], [*end, now, "warehouse"] if at % 2 else end]
+    return _report(lines + _nonsense(orders[0]))
+
+
+def _nonsense(sent: SendResult) -> list[list[object]]:
+    """Lines as no client writes them, but anybody may."""
+    before = ["DefaultRegion", "warehouse", "r", sent.message_id, 0, "k", "client"]
+    return [
+        ["Pub", 10**20, "", "shop", "orders", sent.message_id, "", "", "", 1, 1, 0, "", "true"],
+        ["Pub", 1, "", "shop", "orders", sent.message_id, "", "", "", 1, 10**20, 0, "", "true"],
+        ["SubBefore", -(2**63), *before],
+        ["SubAfter", "r", sent.message_id, 10**20, "true", "k", 0],
+    ]
+
+
+def _report(lines: list[list[object]]) -> bytes:
     return "".join("\x01".join(map(str, line)) + "\x02" for line in lines).encode()
 
 
@@ -127,6 +144,12 @@ def test_groups_have_their_lag_and_dead_letters(shop: Shop, told: Report) -> Non
     assert "No offsets in these topics: group billing." in asked.notes
 
 
+def test_groups_have_what_came_to_them_again(shop: Shop, told: Report) -> None:
+    assert {group.group: group.retries for group in told.groups} == {"warehouse": 1}
+    before = shop.report(groups=["warehouse"], until_ms=told.topics[0].first_ms)
+    assert [group.retries for group in before.groups] == [0]
+
+
 def test_traces_tell_of_sends_and_consumptions(told: Report) -> None:
     [sends] = told.sends
     assert (sends.topic, sends.sends, sends.failed) == ("orders", 30, 1)
@@ -140,6 +163,17 @@ def test_traces_tell_of_sends_and_consumptions(told: Report) -> None:
     assert 4000 < consumed.waited_ms.p50 < 60_000
 
 
+def test_traces_tell_of_the_topics_that_were_asked_for(shop: Shop, told: Report) -> None:
+    payments, orders = (shop.report(topics=[topic]) for topic in ("payments", "orders"))
+    assert (payments.sends, payments.consumptions) == ([], [])
+    assert (orders.sends, orders.consumptions) == (told.sends, told.consumptions)
+
+
+def test_lines_of_a_trace_with_impossible_numbers_are_left_out(shop: Shop) -> None:
+    assert traces_in(_report(_nonsense(shop.orders[0]))) == []
+    assert len(traces_in(_traces(shop.orders))) == 90
+
+
 def test_the_files_of_a_store_tell_the_same(shop: Shop, told: Report) -> None:
     saved = Path(shop.store) / "config" / "consumerOffset.json"
     until(lambda: saved.exists() and b"warehouse" in saved.read_bytes())
@@ -150,6 +184,7 @@ def test_the_files_of_a_store_tell_the_same(shop: Shop, told: Report) -> None:
     assert offline.consumptions == told.consumptions
     lags = {group.group: group.lag for group in offline.groups}
     assert lags["warehouse"] == 8
+    assert {group.group: group.retries for group in offline.groups} == {"warehouse": 1}
 
 
 def test_a_time_chooses_messages(shop: Shop) -> None:
@@ -234,7 +269,7 @@ def made_report(topics: int, buckets: int) -> Report:
     series = [Series(name, [at + 1] * buckets, [1000] * buckets) for at, name in enumerate(names)]
     some = Spread(10, 1.0, 2.0, 900.0, 5000.0)
     figures = [
-        TopicFigures(name, 10, 99, 4, 0, 60_000, some, some, 1, [TagCount("<b>", 6)], 6)
+        TopicFigures(name, 10, 99, 4, 0, 60_000, some, some, [TagCount("<b>", 6)], 6)
         for name in names
     ]
     line: list[float | None] = [5.0] * buckets
@@ -269,6 +304,14 @@ def test_a_line_has_a_gap_where_nothing_is_known() -> None:
     drawn = lines("t", [Row("x", [1, 2, None, 3, 4])], axis, span)
     assert drawn.count("<polyline") == 2
     assert drawn.count("<circle") == 4
+
+
+def test_a_line_of_clocks_that_run_ahead_lies_at_the_bottom() -> None:
+    axis = Axis(list("ab"), [])
+    drawn = lines("t", [Row("x", [-90_000, -5])], axis, span)
+    assert {float(y) for y in re.findall(r'cy="([\d.]+)"', drawn)} == {232.0}
+    assert "x: -1.5 min" in drawn
+    assert "x: -5 ms" in drawn
 
 
 def test_buckets_are_few_enough_and_as_short_as_can_be() -> None:

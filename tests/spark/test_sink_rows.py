@@ -1,6 +1,8 @@
 """Rows before they are sent: what becomes of them, where they go, and what is refused by name."""
 
 import datetime as dt
+import hashlib
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +17,7 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.properties import decode_properties
 from cometmq.spark.errors import BadOption, NotSent
 from cometmq.spark.sink.columns import check_columns
-from cometmq.spark.sink.ids import Ids, Origin, fixed_ids, fresh_ids
+from cometmq.spark.sink.ids import Ids, Origin, fixed_ids, fresh_ids, origin_in_job
 from cometmq.spark.sink.options import Guarantee, SinkOptions, read_sink_options
 from cometmq.spark.sink.parcels import Parcel, Parcels, batch_of
 from cometmq.spark.sink.places import TURN_ROWS, Place, places
@@ -245,6 +247,16 @@ def test_a_row_that_cannot_be_sent_is_named(columns: Mapping[str, Any], said: st
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "name", ["CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES", "__transactionId__"]
+)
+def test_what_brokers_read_from_half_messages_is_not_for_rows_to_say(name: str) -> None:
+    rows = batch(properties=pa.array([[("a", "b")], [(name, "1")]], MAP))
+    with pytest.raises(NotSent, match=f"row 1 of partition 0: properties: RocketMQ uses {name}"):
+        rows_of(rows, "t", 0, 0, are_halves=True)
+    assert rows_of(rows, "t", 0, 0).number == 2
+
+
 def test_a_row_with_two_times_is_refused() -> None:
     time = pa.array([None, dt.datetime.now(dt.UTC)], pa.timestamp("us", tz="UTC"))
     rows = batch(delayLevel=pa.array([1, 1], pa.int32()), deliverAt=time)
@@ -319,3 +331,19 @@ def test_fresh_ids_are_never_given_twice() -> None:
     texts = {ids.text(row) for ids in (first, second) for row in range(1000)}
     assert len(texts) == 2000
     assert not any(text.startswith(("00", "FF")) for text in texts)
+
+
+def test_jobs_are_told_apart_by_more_than_the_hash_of_their_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Same:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def digest(self) -> bytes:
+            return b"\0" * 5
+
+    monkeypatch.setattr(hashlib, "blake2b", Same)
+    jobs = [uuid.uuid4() for _ in range(100)]
+    texts = {fixed_ids(origin_in_job(job, 0), 0, 1).text(0) for job in jobs}
+    assert len(texts) == 100
+    assert fixed_ids(origin_in_job(jobs[0], 0), 0, 1).text(0) in texts, "the same each time"

@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from cometmq.broker.transactions import transactions
 from cometmq.client.blocking import Admin
 from cometmq.client.names import ReceivedMessage
 from cometmq.client.producer.results import SendStatus
@@ -18,7 +20,8 @@ from cometmq.protocol.topic_config import PERM_READ
 from cometmq.spark.errors import BadOption, ClusterAway, NotSent
 from cometmq.spark.sink import sending
 from cometmq.spark.sink.commits import NAMESPACE, Mark
-from cometmq.spark.sink.halves import Decisions, Half
+from cometmq.spark.sink.decisions import Decisions
+from cometmq.spark.sink.halves import Half
 from cometmq.spark.sink.ids import Origin
 from cometmq.spark.sink.options import read_sink_options
 from cometmq.spark.sink.writers import Plan, RocketMQStreamWriter, Written, planned, write_rows
@@ -304,9 +307,9 @@ def plan_of(broker: BlockingEmbeddedBroker, topic: str) -> Plan:
     return asyncio.run(planned(read_sink_options(given)))
 
 
-def stream_writer(broker: BlockingEmbeddedBroker, topic: str) -> RocketMQStreamWriter:
+def stream_writer(broker: BlockingEmbeddedBroker, topic: str, **more: Any) -> RocketMQStreamWriter:
     """As Spark makes one for each commit."""
-    return RocketMQStreamWriter(options(broker, topic=topic, **TRANSACTIONAL), ["body"])
+    return RocketMQStreamWriter(options(broker, topic=topic, **TRANSACTIONAL, **more), ["body"])
 
 
 def mark_of(broker: BlockingEmbeddedBroker, topic: str) -> tuple[int, bool]:
@@ -348,11 +351,10 @@ def test_a_batch_that_was_committed_before_its_driver_died_is_not_shown_twice(
     assert bodies_in(broker, "decided-again") == ["a", "b", "c"]
 
 
-def test_a_commit_in_whose_middle_the_driver_died_is_completed(
-    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+def die_midway(
+    broker: BlockingEmbeddedBroker, topic: str, bodies: Bodies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.create_topic("midway", 2)
-    bodies = [f"{row}" for row in range(10)]
+    """The driver commits the first four, and dies."""
     commit = Decisions.commit
 
     async def dies_midway(decisions: Decisions, halves: Sequence[Half]) -> None:
@@ -362,14 +364,33 @@ def test_a_commit_in_whose_middle_the_driver_died_is_completed(
     with monkeypatch.context() as dying:
         dying.setattr(Decisions, "commit", dies_midway)
         with pytest.raises(KeyboardInterrupt):
-            stream_writer(broker, "midway").commit([halves_of(broker, "midway", bodies)], 0)
-    assert len(bodies_in(broker, "midway")) == 4
-    assert mark_of(broker, "midway") == (0, False)
+            stream_writer(broker, topic).commit([halves_of(broker, topic, bodies)], 0)
+    assert len(bodies_in(broker, topic)) == 4
+    assert mark_of(broker, topic) == (0, False)
     with Admin(broker.namesrv) as admin:
-        shown = [m.message_id for queue in stored(broker, "midway").values() for m in queue]
-        until(lambda: all(admin.messages.by_id("midway", one) for one in shown))
+        shown = [m.message_id for queue in stored(broker, topic).values() for m in queue]
+        until(lambda: all(admin.messages.by_id(topic, one) for one in shown))
+
+
+def test_a_commit_in_whose_middle_the_driver_died_is_completed(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("midway", 2)
+    bodies = [f"{row}" for row in range(10)]
+    die_midway(broker, "midway", bodies, monkeypatch)
     stream_writer(broker, "midway").commit([halves_of(broker, "midway", bodies)], 0)
     assert bodies_in(broker, "midway") == bodies
+
+
+def test_rows_in_another_order_the_second_time_may_come_twice_but_are_never_lost(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("other-order", 2)
+    bodies = [f"{row}" for row in range(10)]
+    die_midway(broker, "other-order", bodies, monkeypatch)
+    again = halves_of(broker, "other-order", [*bodies[:2], *reversed(bodies[2:])])
+    stream_writer(broker, "other-order").commit([again], 0)
+    assert bodies_in(broker, "other-order") == sorted([*bodies, "2", "3"])
 
 
 def test_a_task_that_fails_takes_its_half_messages_back(broker: BlockingEmbeddedBroker) -> None:
@@ -394,6 +415,32 @@ def test_decisions_whose_answers_are_lost_are_told_again() -> None:
         broker.proxy().cut_after(20_000)
         stream_writer(broker, "told").commit([sent], 0)
         assert bodies_in(broker, "told") == bodies
+
+
+def test_more_half_messages_than_a_broker_takes_are_an_error_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "OPEN_MAX", 50)
+    with EmbeddedBroker(in_memory=True) as broker:
+        broker.create_topic("too-many", 1)
+        begun = time.monotonic()
+        with pytest.raises(NotSent, match=r"50 transactions are undecided.*maxOffsetsPerTrigger"):
+            halves_of(broker, "too-many", [f"{row}" for row in range(200)])
+        assert time.monotonic() - begun < 30, "it does not wait for what cannot happen"
+        assert undecided(broker) == 0
+        sent = halves_of(broker, "too-many", ["a"])
+        stream_writer(broker, "too-many").commit([sent], 0)
+        assert bodies_in(broker, "too-many") == ["a"]
+
+
+def test_rows_say_nothing_that_decides_about_their_transaction(
+    broker: BlockingEmbeddedBroker,
+) -> None:
+    broker.create_topic("immune", 1)
+    times = [[("CHECK_IMMUNITY_TIME_IN_SECONDS", "1")]]
+    rows = batch(["x"], properties=pa.array(times, pa.map_(pa.string(), pa.string())))
+    with pytest.raises(NotSent, match="RocketMQ uses CHECK_IMMUNITY_TIME_IN_SECONDS itself"):
+        write(broker, [rows], topic="immune", **TRANSACTIONAL)
 
 
 def test_a_batch_that_took_too_long_is_an_error() -> None:
@@ -444,6 +491,27 @@ def test_what_a_dead_driver_left_is_rolled_back_by_the_next(broker: BlockingEmbe
     )
     assert bodies_in(broker, "dead-driver") == ["a", "b", "c"]
     assert undecided(broker) == before
+
+
+def test_what_could_not_be_rolled_back_is_looked_for_again_with_the_next_batch(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("left-over", 2)
+    before, plan = undecided(broker), plan_of(broker, "left-over")
+    halves_of(broker, "left-over", ["a", "b"], plan=plan)  # Nobody heard of these.
+    sent = halves_of(broker, "left-over", ["a", "b"], plan=plan)
+
+    async def fails(_: Decisions, halves: Sequence[Half]) -> None:
+        if halves:
+            raise NotSent("the broker is away")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Decisions, "roll_back", fails)
+        stream_writer(broker, "left-over").commit([sent], 0)
+    assert undecided(broker) == before + 2
+    stream_writer(broker, "left-over").commit([halves_of(broker, "left-over", ["c"], 1)], 1)
+    assert undecided(broker) == before
+    assert bodies_in(broker, "left-over") == ["a", "b", "c"]
 
 
 def undecided(broker: BlockingEmbeddedBroker) -> int:

@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     redriven.add_argument("--tag", action="append", default=[], help="only with this; repeatable")
     redriven.add_argument("--key", action="append", default=[], help="only with this; repeatable")
     add_time_options(redriven)
-    redriven.add_argument("--limit", type=count, metavar="N", help="at most so many letters")
+    redriven.add_argument(
+        "--limit", type=count, metavar="N", help="at most so many that are not there yet"
+    )
     redriven.add_argument("--rate", type=positive, metavar="N", help="at most so many a second")
     redriven.add_argument(
         "--dry-run", action="store_true", help="tell what would be sent, and send nothing"

@@ -37,7 +37,9 @@ def add_command(actions: Commands) -> None:
         "--where", default="", metavar="SQL",
         help="only those: SQL over the columns of the source, as in \"reconsumeTimes > 3\"",
     )  # fmt: skip
-    parser.add_argument("--limit", type=int, metavar="N", help="at most so many letters")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="at most so many that are not there yet"
+    )
     parser.add_argument("--rate", type=float, metavar="N", help="at most so many a second")
     parser.add_argument(
         "--dry-run", action="store_true", help="tell what would be sent, and send nothing"

@@ -5,11 +5,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from .arguments import Commands, add_time_options
+from .arguments import Commands, add_time_options, moment_ms
 from .spark_arguments import (
     add_common_options,
     add_namesrv_option,
@@ -20,6 +20,12 @@ from .spark_arguments import (
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.replay_run import Replayed
+
+
+class _Moment(NamedTuple):
+    typed: str
+    """By which a checkpoint knows it: what `2h` means is another time in each run."""
+    ms: int
 
 
 def add_command(actions: Commands) -> None:
@@ -51,6 +57,7 @@ def add_command(actions: Commands) -> None:
     )
     parser.add_argument("--to", default="", metavar="TOPIC", help="instead of the same names")
     add_time_options(parser)
+    parser.register("type", moment_ms, _moment)
     parser.add_argument(
         "--offsets", type=_range, default=(None, None), metavar="FIRST:END",
         help="of every queue, END not with it; one side may be missing, as in 100:",
@@ -79,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     namesrv, how = cluster_options(options)
     spark = quiet_session(options, "cometmq-replay")
     first, end = options.offsets
+    since, until = options.since_ms, options.until_ms
     told = replay(
         namesrv,
         lake=options.lake,
@@ -87,8 +95,9 @@ def run(options: argparse.Namespace) -> int:
         to=options.to,
         choice=Choice(
             topics=tuple(options.topic),
-            since_ms=options.since_ms,
-            until_ms=options.until_ms,
+            since_ms=since.ms if since else None,
+            until_ms=until.ms if until else None,
+            times_typed=tuple(when.typed if when else "" for when in (since, until)),
             first_offset=first,
             end_offset=end,
             where=options.where,
@@ -110,6 +119,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _leave(number: int, _: Any) -> None:
     raise SystemExit(128 + number)
+
+
+def _moment(text: str) -> _Moment:
+    return _Moment(text.strip(), moment_ms(text))
 
 
 def _range(text: str) -> tuple[int | None, int | None]:

@@ -378,6 +378,16 @@ class Namesrvs:
     def put(self, namespace: str, key: str, value: str) -> None:
         return self._home.call(self._inner.put(namespace, key, value))
 
+    def get_from_most(self, namespace: str, key: str) -> list[str]:
+        """What more than half of the NameServers have, those left out that have nothing. Which one
+        is right, the value itself must tell.
+        """
+        return self._home.call(self._inner.get_from_most(namespace, key))
+
+    def put_to_most(self, namespace: str, key: str, value: str) -> None:
+        """To all of them; done when more than half have it."""
+        return self._home.call(self._inner.put_to_most(namespace, key, value))
+
     def delete(self, namespace: str, key: str) -> None:
         """A value that is not there counts as deleted."""
         return self._home.call(self._inner.delete(namespace, key))
@@ -462,9 +472,11 @@ class Topics:
         """The clusters that have the topic."""
         return self._home.call(self._inner.clusters(topic))
 
-    def stats(self, topic: str) -> TopicStats:
-        """What every queue has, and how fast messages come in."""
-        return self._home.call(self._inner.stats(topic))
+    def stats(self, topic: str, route: TopicRoute | None = None) -> TopicStats:
+        """What every queue has, and how fast messages come in; as the brokers of a route tell it,
+        if one is given.
+        """
+        return self._home.call(self._inner.stats(topic, route))
 
     def config(
         self, topic: str, *, cluster: str = "", brokers: Collection[str] = ()

@@ -1,11 +1,13 @@
 """Records' columns as Arrow batches, with the types that Spark compares to the letter.
 
 `ColumnBuilder` knows records but no Arrow; here its buffers become arrays without a copy. What it
-leaves as stored is made readable: packed bodies, hosts, properties.
+leaves as stored is made readable: packed bodies, hosts, properties. What cannot be made readable is
+an error, or told and gone past, as its reader's options say (`Odd`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,8 @@ from cometmq.protocol.host import unpack_host
 
 from .errors import Unreadable
 from .property_maps import MAPS, property_maps
+
+log = logging.getLogger(__name__)
 
 ROWS_MAX: Final = 1 << 15
 """Of a batch. Smaller ones cost Spark half its speed, larger ones only memory."""
@@ -43,7 +47,32 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "properties": MAPS,
 }
 _WHOLE_BATCH: Final = INNER_BATCH | NEED_UNWRAP
+WHOLE_BATCH: Final = "a whole batch (queue.type=BatchCQ), which Spark's source does not read"
 _HOSTS: Final = ("bornHost", "storeHost")
+
+
+class Odd(NamedTuple):
+    """How messages are met that cannot be rows as they are: nobody could read on if each of them
+    failed every read for ever, and nobody would know of them if none did."""
+
+    place: Callable[[int], str]
+    """Where the message of a row is, in words."""
+    is_tolerated: bool
+    option: str
+    """With which a user has them tolerated: `name=value`."""
+
+    def body(self, row: int, why: str) -> None:
+        self._found(row, why, "its body is null", "has null for its body")
+
+    def whole_batch(self, row: int) -> None:
+        why = f"the record is {WHOLE_BATCH}"
+        self._found(row, why, "it is left out", "leaves it out")
+
+    def _found(self, row: int, why: str, done: str, remedy: str) -> None:
+        said = f"{self.place(row)}: {why}"
+        if not self.is_tolerated:
+            raise Unreadable(f"{said}; {self.option} {remedy}")
+        log.warning("%s; %s", said, done)
 
 
 class ArrowRows:
@@ -62,26 +91,31 @@ class ArrowRows:
         """What a ColumnBuilder has to collect for this."""
 
     def batches(
-        self, taken: Mapping[str, Column], count: int, where: str
+        self, taken: Mapping[str, Column], count: int, odd: Odd, left_out: Sequence[int] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that a builder gave away when it had `count`; several batches where bodies
-        unpack to much. Unreadable, with `where`, when one of them cannot be told."""
+        """The rows that a builder gave away when it had `count`, less those with the numbers
+        `left_out`; several batches where bodies unpack to much."""
         flags = np.frombuffer(taken["sysFlag"].data, np.int32)
-        if (flags & _WHOLE_BATCH == _WHOLE_BATCH).any():
-            raise Unreadable(
-                f"{where} has records that are whole batches (queue.type=BatchCQ); Spark's source "
-                "does not read them"
-            )
+        wrapped = flags & _WHOLE_BATCH == _WHOLE_BATCH
+        if wrapped.any():
+            whole = np.flatnonzero(wrapped).tolist()
+            for row in whole:
+                odd.whole_batch(row)
+            left_out = [*left_out, *whole]
+            flags = np.where(wrapped, 0, flags)  # What is left out need not be unpacked.
+        batches = self._all(taken, count, flags, odd)
+        return _without(batches, left_out) if left_out else batches
+
+    def _all(
+        self, taken: Mapping[str, Column], count: int, flags: Any, odd: Odd
+    ) -> Iterator[pa.RecordBatch]:
         arrays = {name: self.column(name, taken, count) for name in self._columns}
         if "body" not in arrays or not (flags & COMPRESSED).any():
             yield self._batch(arrays)
             return
-        try:
-            for first, bodies in _unpacked(arrays["body"], flags):
-                rest = {name: one.slice(first, len(bodies)) for name, one in arrays.items()}
-                yield self._batch({**rest, "body": bodies})
-        except MalformedRecord as error:
-            raise Unreadable(f"{where}: {error}") from None
+        for first, bodies in _unpacked(arrays["body"], flags, odd):
+            rest = {name: one.slice(first, len(bodies)) for name, one in arrays.items()}
+            yield self._batch({**rest, "body": bodies})
 
     def _batch(self, arrays: Mapping[str, pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
@@ -115,18 +149,36 @@ def _wrapped(kind: pa.DataType, column: Column, count: int) -> pa.Array:
     return pa.Array.from_buffers(kind, count, buffers, column.null_count)
 
 
-def _unpacked(bodies: pa.Array, flags: Any) -> Iterator[tuple[int, pa.Array]]:
+def _unpacked(bodies: pa.Array, flags: Any, odd: Odd) -> Iterator[tuple[int, pa.Array]]:
     """Bodies as they were sent, in pieces of bounded size, each with the number of its first."""
-    values: list[bytes] = []
+    values: list[bytes | None] = []
     first = size = 0
-    for row, (body, flag) in enumerate(zip(bodies, flags.tolist(), strict=True)):
-        values.append(decompress(body.as_py(), flag))
-        size += len(values[-1])
+    for row, (packed, flag) in enumerate(zip(bodies, flags.tolist(), strict=True)):
+        body = None
+        try:
+            body = decompress(packed.as_py(), flag)
+        except MalformedRecord as error:
+            odd.body(row, str(error))
+        values.append(body)
+        size += len(body or b"")
         if size >= BYTES_MAX:
             yield first, pa.array(values, pa.binary())
             values, first, size = [], row + 1, 0
     if values:
         yield first, pa.array(values, pa.binary())
+
+
+def _without(
+    batches: Iterator[pa.RecordBatch], left_out: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """The same rows less those with these numbers, counted over all batches."""
+    first, numbers = 0, np.array(left_out, np.int64)
+    for batch in batches:
+        mine = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
+        first += batch.num_rows
+        keeps = np.ones(batch.num_rows, np.bool_)
+        keeps[mine] = False
+        yield batch.filter(pa.array(keeps)) if len(mine) else batch
 
 
 def _host_texts(packed: pa.Array) -> pa.Array:

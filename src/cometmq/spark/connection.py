@@ -11,7 +11,7 @@ from cometmq.client.cluster import Cluster, Credentials
 from cometmq.transport.tls import client_context
 
 from .errors import BadOption
-from .option_values import boolean
+from .option_values import boolean, canonical
 
 SECRET = ("accessKey", "secretKey", "securityToken")
 CONNECTION = ("namesrvAddr", *SECRET, "tls", "tlsCaFile")
@@ -24,6 +24,14 @@ def redacted(given: Mapping[str, str]) -> dict[str, str]:
     return {name: _REDACTED if name.lower() in secret else value for name, value in given.items()}
 
 
+def checked_connection(given: Mapping[str, str]) -> dict[str, str]:
+    """Options that say how to reach some cluster, its address perhaps excepted; BadOption if no
+    cluster can be reached so."""
+    options = canonical(given, CONNECTION)
+    cluster_of({"namesrvAddr": "127.0.0.1:9876", **options})
+    return options
+
+
 def cluster_of(options: Mapping[str, str]) -> Cluster:
     addresses = options.get("namesrvAddr", "")
     if not addresses.strip():
@@ -34,8 +42,9 @@ def cluster_of(options: Mapping[str, str]) -> Cluster:
         if not (keys[0] and keys[1]):
             raise BadOption("accessKey and secretKey are set together")
         credentials = Credentials(*keys)
+    tls = _tls(options)
     try:
-        return Cluster(addresses, tls=_tls(options), credentials=credentials)
+        return Cluster(addresses, tls=tls, credentials=credentials)
     except ValueError as error:
         raise BadOption(f"namesrvAddr: {error}") from None
 
@@ -46,4 +55,11 @@ def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
             raise BadOption("tlsCaFile is set, but tls is not true")
         return None
     authority = options.get("tlsCaFile")
-    return client_context(Path(authority) if authority else None)
+    if authority is None:
+        return client_context()
+    if not authority.strip():  # Of a variable that is not set, perhaps; nobody would be verified.
+        raise BadOption("tlsCaFile is empty: it is the path of the authority's certificates")
+    try:
+        return client_context(Path(authority))
+    except OSError as error:  # ssl.SSLError is one.
+        raise BadOption(f"tlsCaFile: {authority} cannot be used: {error}") from None

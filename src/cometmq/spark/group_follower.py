@@ -16,6 +16,7 @@ from cometmq.transport.background import BackgroundLoop
 
 from .connection import cluster_of
 from .stream_report import Loss, SourceProgress
+from .topic.copies import without_master
 from .topic.group_commits import commit
 from .topic.offsets import ByQueue, QueueRange
 
@@ -93,15 +94,15 @@ class GroupFollower:
             return []
         try:
             begins = self._begins(notes.namesrv_addr, source.ranges)
-        except (ClientError, OSError) as error:
+        except (ClientError, OSError, ValueError) as error:
             log.warning("whether anything was lost cannot be told now: %s", error)
             return []
         gone = [
             part._replace(end=min(part.end, begins.get(part.queue, 0)))
             for part in source.ranges
         ]  # fmt: skip
-        known = notes.lost_ranges()
-        rest = [_without(part, known) for part in gone]
+        known = {lost.queue: lost for lost in notes.lost_ranges()}
+        rest = [part.behind(known.get(part.queue)) for part in gone]
         return [Loss(part, is_certain=False) for part in rest if part.size > 0]
 
     def close(self) -> None:
@@ -139,8 +140,7 @@ class GroupFollower:
         admin = self._admin(namesrv_addr)
         begins: ByQueue = {}
         for topic in sorted({part.queue.topic for part in ranges}):
-            stats = self._loop().call(admin.topics.stats(topic))
-            begins |= {queue: told.min_offset for queue, told in stats.queues.items()}
+            begins |= self._loop().call(_begins_of(admin, topic))
         return begins
 
     def _admin(self, namesrv_addr: str) -> Admin:
@@ -161,9 +161,10 @@ async def _stop(admins: list[Admin]) -> None:
     await asyncio.gather(*(admin.stop() for admin in admins))
 
 
-def _without(part: QueueRange, known: list[QueueRange]) -> QueueRange:
-    """A range without its beginning, where that is known to be lost already."""
-    for lost in known:
-        if lost.queue == part.queue and lost.start <= part.start < lost.end:
-            return part._replace(start=min(part.end, lost.end))
-    return part
+async def _begins_of(admin: Admin, topic: str) -> ByQueue:
+    """As masters tell it: a slave may begin later."""
+    route = await admin.topics.route(topic)
+    stats = await admin.topics.stats(topic, route)
+    copies = await without_master(admin, route)
+    found = stats.queues.items()
+    return {queue: told.min_offset for queue, told in found if queue.broker_name not in copies}

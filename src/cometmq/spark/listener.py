@@ -18,13 +18,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark import SparkContext
+from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
 from cometmq.protocol.message_queue import MessageQueue
 
+from .connection import checked_connection
 from .group_follower import GroupFollower
 from .stream_gauges import StreamGauges
-from .stream_report import Loss, Report, SourceProgress, report_of, sources_of
+from .stream_report import Loss, Report, SourceProgress, batch_told, report_of, sources_of
 from .topic.offsets import QueueRange
 
 if TYPE_CHECKING:
@@ -58,10 +60,11 @@ class Listener(StreamingQueryListener):
         connection: Mapping[str, str] | None = None,
     ) -> None:
         """`connection`: what of the source's options is needed to reach its cluster beside the
-        NameServer's address, which it says itself: `accessKey`, `secretKey`, `tls`, …"""
+        NameServer's address, which it says itself: `accessKey`, `secretKey`, `tls`, … BadOption if
+        it cannot be used."""
         self._on_report = on_report
         self._gauges = StreamGauges(Path(prometheus_file)) if prometheus_file else None
-        self._groups = GroupFollower(connection or {})
+        self._groups = GroupFollower(checked_connection(connection or {}))
         self._events: deque[Any] = deque(maxlen=EVENTS_MAX)
         self._changed = threading.Condition()
         self._running: dict[str, dict[MessageQueue, QueueRange]] = {}
@@ -69,6 +72,7 @@ class Listener(StreamingQueryListener):
         self._ended: deque[str] = deque(maxlen=RUNS_MAX)
         self._thread: threading.Thread | None = None
         self._is_closing = False
+        self._called: Any = None
 
     # -- what Spark calls ------------------------------------------------------------------------
 
@@ -76,13 +80,25 @@ class Listener(StreamingQueryListener):
         self._put(_Started(str(event.runId)))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._put(event.progress)
+        self.hear(event.progress.json)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._put(_Ended(str(event.runId)))
+
+    def hear(self, progress: str) -> None:
+        """The same, as JSON."""
+        self._put(progress)
+
+    @property
+    def _jlistener(self) -> Any:
+        """Under this name PySpark looks for what Java shall call."""
+        if self._called is None:
+            jvm: Any = SparkContext._jvm  # noqa: SLF001 - Python has no name for it
+            self._called = jvm.PythonStreamingQueryListenerWrapper(_Called(self))
+        return self._called
 
     # -- what users call -------------------------------------------------------------------------
 
@@ -152,20 +168,23 @@ class Listener(StreamingQueryListener):
     def _tell_ended(self, runs: list[str]) -> None:
         for run in runs:
             self._running.pop(run, None)
+            if self._gauges is not None:
+                self._guarded(self._gauges.end, run)
         if runs and not self._running:
             self._guarded(self._groups.close)
         with self._changed:
             self._ended.extend(runs)
             self._changed.notify_all()
 
-    def _handle(self, progress: Any) -> None:
-        sources = sources_of(progress)
+    def _handle(self, progress: str) -> None:
+        batch = batch_told(progress)
+        sources = sources_of(batch)
         if not sources:
             return
         for source in sources:
             self._groups.put(source)
-        lost = self._lost(str(progress.runId), sources)
-        self._publish(report_of(progress, sources, lost))
+        lost = self._lost(batch.run_id, sources)
+        self._publish(report_of(batch, sources, lost))
 
     def _lost(self, run_id: str, sources: Iterable[SourceProgress]) -> list[Loss]:
         """What was not told before."""
@@ -173,9 +192,10 @@ class Listener(StreamingQueryListener):
         lost = []
         for source in sources:
             for part in source.notes.lost_ranges() if source.notes else ():
-                if known.get(part.queue) != part:
-                    known[part.queue] = part
-                    lost.append(Loss(part, is_certain=True))
+                before = known.get(part.queue)
+                if (new := part.behind(before)).size > 0:
+                    known[part.queue] = part.joined(before)
+                    lost.append(Loss(new, is_certain=True))
             lost += self._groups.overtaken(source)
         return lost
 
@@ -194,6 +214,17 @@ class Listener(StreamingQueryListener):
             work(*arguments)
         except Exception:
             log.exception("a listener of streaming queries failed")
+
+
+class _Called(JStreamingQueryListener):
+    """Takes a batch's progress from Java as one text. PySpark asks for its parts one by one, finds
+    the end of each list by an exception, and looks through all jars for what kind that is: more
+    CPU time than planning the batch takes."""
+
+    pylistener: Listener
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
+        self.pylistener.hear(jevent.progress().json())
 
 
 _attached: "weakref.WeakKeyDictionary[SparkSession, Listener]" = weakref.WeakKeyDictionary()

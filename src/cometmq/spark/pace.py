@@ -25,6 +25,11 @@ class Pace:
         self._sleep(max(0.0, begin - self._now()))
         self._due = begin + count / self._rate
 
+    def rest(self) -> None:
+        """Behind the last ones: until these have had their time, too."""
+        if self._rate is not None:
+            self._sleep(max(0.0, self._due - self._now()))
+
     def portion(self, most: int, a_second: int = 1) -> int:
         """How many to send at once, so that there are so many portions a second."""
         return most if self._rate is None else max(1, min(most, int(self._rate / a_second)))

@@ -6,7 +6,7 @@ Pure. Only sources of ours are looked at; they are known by the form of their of
 import contextlib
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,33 @@ from .errors import BadOption
 from .topic.notes import Notes, split_notes
 from .topic.offsets import ByQueue, Progress, QueueRange, from_json, queue_text
 from .topic.planning import ranges_of
+
+_NULL: Final = msgspec.Raw(b"null")
+_Offsets = dict[str, dict[str, Any]]
+
+
+class SourceTold(msgspec.Struct, rename="camel"):
+    """What Spark tells of one source, of whatever kind: offsets are JSON, or null."""
+
+    start_offset: msgspec.Raw = _NULL
+    end_offset: msgspec.Raw = _NULL
+    latest_offset: msgspec.Raw = _NULL
+
+
+class BatchTold(msgspec.Struct, rename="camel"):
+    """What Spark tells of a batch, as far as it is needed here."""
+
+    id: str
+    run_id: str
+    batch_id: int
+    timestamp: str
+    sources: list[SourceTold]
+    name: str | None = None
+
+
+def batch_told(progress: str) -> BatchTold:
+    """A progress of Spark's, which it gives as JSON."""
+    return msgspec.json.decode(progress, type=BatchTold)
 
 
 class SourceProgress(NamedTuple):
@@ -60,6 +87,10 @@ class Report:
     """Messages behind the batch that were there when it was planned."""
     lost: tuple[Loss, ...] = ()
     """Found with this batch, and not told before."""
+    ends: ByQueue = dataclasses.field(default_factory=dict)
+    """Up to where each queue is read."""
+    latest: ByQueue = dataclasses.field(default_factory=dict)
+    """Where it ended when the batch was planned."""
 
     @property
     def lag_by_topic(self) -> dict[str, int]:
@@ -75,41 +106,45 @@ class Report:
         return f"query {self.name}, batch {self.batch_id}: messages to come: {lag or 'none'}"
 
 
-def sources_of(progress: Any) -> list[SourceProgress]:
-    """Our sources in a progress of Spark's."""
+def sources_of(batch: BatchTold) -> list[SourceProgress]:
+    """Those that are ours."""
     found = []
-    for source in progress.sources:
-        with contextlib.suppress(BadOption, msgspec.MsgspecError, AttributeError, TypeError):
-            found.append(_source(source.startOffset, source.endOffset, source.latestOffset))
+    for source in batch.sources:
+        with contextlib.suppress(BadOption, msgspec.MsgspecError):
+            found.append(_source(source))
     return found
 
 
-def _source(start: str | None, end: str, latest: str | None) -> SourceProgress:
-    # Spark's Python writes "None" where there is none.
-    before = _object(start) if start not in (None, "None") else {}
-    offsets, notes = split_notes(_object(latest) if latest not in (None, "None") else {})
-    after = Progress.from_json(_object(end))
-    ranges = ranges_of(Progress.from_json(before), after)
+def _source(told: SourceTold) -> SourceProgress:
+    offsets, notes = split_notes(_object(told.latest_offset))
+    after = Progress.from_json(msgspec.json.decode(told.end_offset, type=_Offsets))
+    ranges = ranges_of(Progress.from_json(_object(told.start_offset)), after)
     return SourceProgress(ranges, after.ends, from_json(offsets), notes)
 
 
-def _object(text: str | None) -> dict[str, Any]:
-    return msgspec.json.decode(text or "", type=dict[str, dict[str, Any]])
+def _object(offset: msgspec.Raw) -> _Offsets:
+    """Before its first batch a source has none, and it need not tell the latest one."""
+    return msgspec.json.decode(offset, type=_Offsets | None) or {}
 
 
-def report_of(progress: Any, sources: Iterable[SourceProgress], lost: Iterable[Loss]) -> Report:
+def report_of(batch: BatchTold, sources: Iterable[SourceProgress], lost: Iterable[Loss]) -> Report:
     lag: ByQueue = {}
+    ends: ByQueue = {}
+    latest: ByQueue = {}
     for source in sources:
         lag |= source.lag
-    query_id = str(progress.id)
+        ends |= source.ends
+        latest |= source.latest
     return Report(
-        query_id=query_id,
-        run_id=str(progress.runId),
-        name=progress.name or query_id,
-        batch_id=progress.batchId,
-        timestamp=str(progress.timestamp),
+        query_id=batch.id,
+        run_id=batch.run_id,
+        name=batch.name or batch.id,
+        batch_id=batch.batch_id,
+        timestamp=batch.timestamp,
         lag=lag,
         lost=tuple(lost),
+        ends=ends,
+        latest=latest,
     )
 
 

@@ -1,14 +1,19 @@
 """NameServers: their settings, and the values that they keep by namespace and key.
 
-Changes go to every NameServer, since they do not tell each other; reads of values ask one.
+Changes go to every NameServer, since they do not tell each other; reads of values ask one. What
+must not be forgotten goes to more than half of them, and is read from more than half: one that is
+away or new hinders nobody then.
 """
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 
-from cometmq.protocol.codes import RequestCode
+from cometmq.protocol.codes import RequestCode, ResponseCode
+from cometmq.protocol.command import Command
 from cometmq.protocol.routes import KvTable
 
-from ..errors import NotFound
+from ..errors import AnswerTimedOut, ConnectionLost, NotFound, Unreachable
+from ..link import SUCCESS
 from .reach import Reach, decoded
 from .settings_text import settings_in, settings_text
 
@@ -45,6 +50,45 @@ class Namesrvs:
     async def put(self, namespace: str, key: str, value: str) -> None:
         fields = {"namespace": namespace, "key": key, "value": value}
         await self._reach.ask_namesrvs(RequestCode.PUT_KV_CONFIG, fields)
+
+    async def get_from_most(self, namespace: str, key: str) -> list[str]:
+        """What more than half of the NameServers have, those left out that have nothing. Which one
+        is right, the value itself must tell."""
+        fields = {"namespace": namespace, "key": key}
+        there_or_not = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
+        answers = await self._ask_most(RequestCode.GET_KV_CONFIG, fields, there_or_not)
+        found = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
+        return [answer.text_fields().get("value", "") for answer in found]
+
+    async def put_to_most(self, namespace: str, key: str, value: str) -> None:
+        """To all of them; done when more than half have it."""
+        fields = {"namespace": namespace, "key": key, "value": value}
+        await self._ask_most(RequestCode.PUT_KV_CONFIG, fields, SUCCESS)
+
+    async def _ask_most(
+        self, code: int, fields: Mapping[str, object], accept: Collection[int]
+    ) -> list[Command]:
+        """The answers of all that are there, if they are more than half."""
+        link = self._reach.link
+        addresses = link.cluster.addresses
+        outcomes = await asyncio.gather(
+            *(link.ask(address, code, fields, accept=accept) for address in addresses),
+            return_exceptions=True,
+        )
+        answers, away = list[Command](), list[str]()
+        for outcome in outcomes:
+            if isinstance(outcome, Command):
+                answers.append(outcome)
+            elif isinstance(outcome, (Unreachable, ConnectionLost, AnswerTimedOut)):
+                away.append(str(outcome))
+            else:
+                raise outcome
+        if 2 * len(answers) <= len(addresses):
+            raise Unreachable(
+                f"{len(answers)} of {len(addresses)} NameServers answer, and more than half must: "
+                + "; ".join(away)
+            )
+        return answers
 
     async def delete(self, namespace: str, key: str) -> None:
         """A value that is not there counts as deleted."""

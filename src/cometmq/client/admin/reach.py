@@ -95,12 +95,12 @@ class Reach:
 
     async def holders(self, topic: str) -> list[BrokerNode]:
         """The brokers that have a topic."""
-        return _holders_in(await self.route(topic), topic)
+        return holders_in(await self.route(topic), topic)
 
     async def queues(self, topic: str) -> dict[MessageQueue, BrokerNode]:
         """All queues of a topic that can be read, and their brokers."""
         route = await self.route(topic)
-        nodes = {node.name: node for node in _holders_in(route, topic)}
+        nodes = {node.name: node for node in holders_in(route, topic)}
         return {
             MessageQueue(topic, data.broker_name, number): nodes[data.broker_name]
             for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
@@ -229,7 +229,8 @@ def _chosen(nodes: Sequence[BrokerNode], wanted: Collection[str]) -> list[Broker
     return list(dict.fromkeys(found[name] for name in wanted))
 
 
-def _holders_in(route: TopicRoute, topic: str) -> list[BrokerNode]:
+def holders_in(route: TopicRoute, topic: str) -> list[BrokerNode]:
+    """One broker of each name: the master, or a slave where there is none."""
     nodes = [_nodes_of(data)[0] for data in route.broker_datas if data.broker_addrs]
     if not nodes:
         raise NoRoute(f"no broker of topic {topic} is there now")

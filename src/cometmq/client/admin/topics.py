@@ -18,7 +18,7 @@ from cometmq.protocol.topic_config import PERM_MASK, QUEUES_MAX, TopicConfig, To
 from ..errors import IllegalArgument, NotSupported, TopicNotFound
 from .namesrvs import ORDER_TOPICS, Namesrvs
 from .progress import TopicStats, topic_stats
-from .reach import BrokerNode, Reach, decoded, together
+from .reach import BrokerNode, Reach, decoded, holders_in, together
 
 QUEUES = 8
 """Of a topic for which no other number is given, as RocketMQ's tools do."""
@@ -67,9 +67,11 @@ class Topics:
         """The clusters that have the topic."""
         return sorted({data.cluster for data in (await self.route(topic)).broker_datas})
 
-    async def stats(self, topic: str) -> TopicStats:
-        """What every queue has, and how fast messages come in."""
-        nodes = await self._reach.holders(topic)
+    async def stats(self, topic: str, route: TopicRoute | None = None) -> TopicStats:
+        """What every queue has, and how fast messages come in; as the brokers of a route tell it,
+        if one is given."""
+        route = route or await self._reach.route(topic)
+        nodes = holders_in(route, topic)
         fields = {"topic": topic}
         answers = await self._reach.ask_each(nodes, RequestCode.GET_TOPIC_STATS_INFO, fields)
         return topic_stats(answer for _, answer in answers)

@@ -9,6 +9,8 @@ import msgspec
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """Where clients report to unless they are told another topic."""
 _LINE, _FIELD = "\x02", "\x01"
+_NUMBER_MAX = 2**53
+"""No count and no time in milliseconds is larger, and nobody's sums overflow."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -32,7 +34,8 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def traces_in(body: bytes) -> list[Trace]:
-    """All lines that can be read; other kinds, and lines that are cut, are left out."""
+    """All lines that can be read. Other kinds are left out, and lines that are cut or have a number
+    that cannot be meant: anybody can write to the topic."""
     lines = body.decode(errors="replace").split(_LINE)
     found = [_trace(line.split(_FIELD)) for line in lines if line]
     return [trace for trace in found if trace is not None]
@@ -52,25 +55,34 @@ def _sent(line: list[str]) -> Trace:
     # The offset id came in between later.
     success = line[12] if len(line) == 13 else line[13]
     return Trace(
-        "Pub", line[5], int(line[1]), line[3], line[4], line[7], int(line[10]),
+        "Pub", line[5], _number(line[1]), line[3], line[4], line[7], _number(line[10]),
         success == "true",
     )  # fmt: skip
 
 
 def _taken(line: list[str]) -> Trace:
     return Trace(
-        "SubBefore", line[5], int(line[1]), line[3], keys=line[7], request_id=line[4],
-        retry_times=int(line[6]),
+        "SubBefore", line[5], _number(line[1]), line[3], keys=line[7], request_id=line[4],
+        retry_times=_number(line[6]),
     )  # fmt: skip
 
 
 def _consumed(line: list[str]) -> Trace:
     has_time = len(line) >= 9
     return Trace(
-        "SubAfter", line[2], int(line[7]) if has_time else 0, line[8] if has_time else "",
-        keys=line[5], cost_ms=int(line[3]), success=line[4] == "true", request_id=line[1],
+        "SubAfter", line[2], _number(line[7]) if has_time else 0, line[8] if has_time else "",
+        keys=line[5], cost_ms=_number(line[3]), success=line[4] == "true", request_id=line[1],
     )  # fmt: skip
 
 
 def _ended(line: list[str]) -> Trace:
-    return Trace("EndTransaction", line[5], int(line[1]), line[3], line[4], line[7], state=line[11])
+    return Trace(
+        "EndTransaction", line[5], _number(line[1]), line[3], line[4], line[7], state=line[11]
+    )
+
+
+def _number(text: str) -> int:
+    value = int(text)
+    if abs(value) > _NUMBER_MAX:
+        raise ValueError(f"{text} is no number of a trace")
+    return value

@@ -8,6 +8,7 @@ Why no copy is sent twice:
 - A copy goes to the broker that has its letter, if its topic is there. If that broker is started
   again it has forgotten its locks, but all that was under way to it has ended, too.
 - When an answer is lost, the topic is asked for the copy after a while, before it is sent again.
+  It is the brokers' index by key that answers: where there is none, nothing is sent.
 - A broker deletes its oldest messages first, so a letter is gone before its copy is.
 """
 
@@ -22,7 +23,7 @@ from cometmq.client.admin import Admin
 from cometmq.client.admin.progress import QueueStats
 from cometmq.client.cluster import Cluster
 from cometmq.client.consumer.locks import KEPT_S, QueueLocks
-from cometmq.client.errors import ClientError, NoRoute
+from cometmq.client.errors import ClientError, NoPermission, NoRoute
 from cometmq.client.link import Link
 from cometmq.client.message import encode_text, with_unique_id
 from cometmq.client.producer.packing import Packing
@@ -36,7 +37,7 @@ from cometmq.protocol.names import DEAD_LETTER_PREFIX
 from ..errors import BadOption, ClusterAway, SparkError
 from ..topic.offsets import ByQueue, order
 from ..topic.patience import AWAY, patiently
-from .letters import Copy
+from .letters import Copy, Letter
 
 log = logging.getLogger(__name__)
 GROUP_PREFIX: Final = "REDRIVE_"
@@ -52,6 +53,8 @@ SEND_TIMEOUT_S: Final = 10.0
 PATIENCE_S: Final = 30.0
 """For a broker to be back, once we had its lock."""
 LOCK_POLL_S: Final = 1.0
+INDEX_KEY: Final = "messageIndexEnable"
+"""A broker's setting; on unless it says else."""
 _STORED: Final = frozenset(STATUS_OF_CODE)
 _PACKING: Final = Packing("zlib", 4096, 5)
 """As a producer packs by default."""
@@ -74,16 +77,14 @@ class RedriveDesk:
         self._locks = QueueLocks(self._link, self.group)
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
         self._locked: list[MessageQueue] = []
-        self._topics: dict[str, bool] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._topics_of_users: frozenset[str] = frozenset()
 
     async def open(self) -> None:
         """BadOption when there can be no letter."""
         await self._admin.start()
         self._link.start()
-        known = await patiently(
-            lambda: self._admin.topics.names(internal=True), "asking for topics"
-        )
-        self._topics = dict.fromkeys(known, True)
+        await patiently(self._ask_for_topics, "asking for topics")
         if self.dead_topic not in self._topics:
             raise BadOption(
                 f"there is no topic {self.dead_topic}: no message of this group has become a dead "
@@ -101,8 +102,36 @@ class RedriveDesk:
         await self._admin.stop()
         await self._link.stop()
 
+    # -- where copies can go ---------------------------------------------------------------------
+
+    async def _ask_for_topics(self) -> None:
+        self._topics = frozenset(await self._admin.topics.names(internal=True))
+        self._topics_of_users = frozenset(await self._admin.topics.names())
+
     def has_topic(self, name: str) -> bool:
         return name in self._topics
+
+    def is_internal(self, name: str) -> bool:
+        """The system's own, or a group's for retries and dead letters."""
+        return name in self._topics - self._topics_of_users
+
+    async def without_index(self, topic: str) -> list[str]:
+        """The brokers that would store copies and never find them again."""
+        return await patiently(
+            lambda: self._without_index(topic), f"asking the brokers of {topic} for their settings"
+        )
+
+    async def _without_index(self, topic: str) -> list[str]:
+        route = await self._link.routes.find(topic)
+        brokers = {queue.broker_name for queue in route.write_queues}
+        if not brokers:
+            return []
+        try:
+            told = await self._admin.brokers.config(brokers=brokers)
+        except NoPermission as error:
+            log.warning("whether the brokers of %s keep an index is not known: %s", topic, error)
+            return []
+        return sorted(name for name, settings in told.items() if settings.get(INDEX_KEY) == "false")
 
     # -- being the only one ----------------------------------------------------------------------
 
@@ -203,7 +232,7 @@ class RedriveDesk:
     async def _send(self, copy: Copy) -> Exception | None:
         async with self._turns:
             try:
-                content = _content(copy)
+                content = _content(copy, await self._body(copy.letter))
                 queue = await self._queue_for(copy)
                 address = self._link.routes.address_of(queue.broker_name) or ""
                 request = send_request(copy.topic, content, queue, PRODUCER_GROUP, QUEUES)
@@ -216,6 +245,11 @@ class RedriveDesk:
             except ClientError as error:
                 return Refused(str(error))
         return None
+
+    async def _body(self, letter: Letter) -> bytes:
+        if letter.body is not None:
+            return letter.body
+        return (await self._admin.messages.at(letter.queue, letter.offset)).body
 
     async def _queue_for(self, copy: Copy) -> MessageQueue:
         """That of its sharding key; else one at the letter's own broker where there is one."""
@@ -245,8 +279,8 @@ def _start(stats: QueueStats, committed: int) -> int:
     return max(stats.min_offset, committed) if committed <= stats.max_offset else stats.min_offset
 
 
-def _content(copy: Copy) -> Content:
+def _content(copy: Copy, body: bytes) -> Content:
     properties = with_unique_id(copy.id, encode_text(copy.letter.copy_properties()))
-    body, sys_flag = _PACKING.packed(copy.letter.body)
+    packed, sys_flag = _PACKING.packed(body)
     code = int(RequestCode.SEND_MESSAGE_V2)
-    return Content(code, properties, body, sys_flag, 0, time.time_ns() // 1_000_000)
+    return Content(code, properties, packed, sys_flag, 0, time.time_ns() // 1_000_000)

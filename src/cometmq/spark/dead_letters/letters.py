@@ -13,6 +13,7 @@ import msgspec
 from cometmq.client.message import SHARDING_KEY
 from cometmq.client.received import ReceivedMessage
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from cometmq.protocol.properties import KEYS
 
 from ..own_properties import own_properties
@@ -27,8 +28,12 @@ FROM: Final = "REDRIVEN_FROM"
 """A copy's property: topic, broker, queue and offset of its letter."""
 FIRST_ID: Final = "REDRIVEN_ID"
 """A copy's property: the unique id that the message had."""
-_ORIGINS: Final = ("DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
-"""Where a broker tells the first topic; RocketMQ's newer ones have a name of its own for it."""
+_ORIGINS: Final = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+"""Where the first topic is told. Brokers set the first of them with every message that goes back.
+None of Apache RocketMQ's sets the second, so beside the first it is a sender's word."""
+_POP_MARKS: Final = ("+", "_")
+"""Between group and topic, in names of the topics where RocketMQ keeps messages that were popped,
+to be retried. Their letters tell such a topic as their first."""
 _ID_BEGIN: Final = "F0"
 """No address of a machine begins so, and a producer's ids begin with its address."""
 _ID_HASH_BYTES: Final = 15
@@ -43,7 +48,9 @@ class Letter(msgspec.Struct, frozen=True):
     keys: str
     attempts: int
     """How often it failed."""
-    body: bytes
+    body: bytes | None
+    """None: too large to come along, it is still where the letter is."""
+    body_bytes: int
     properties: dict[str, str]
 
     @property
@@ -53,7 +60,10 @@ class Letter(msgspec.Struct, frozen=True):
     @property
     def origin(self) -> str:
         """The topic that it was sent to; empty when nobody tells."""
-        return next((self.properties[name] for name in _ORIGINS if self.properties.get(name)), "")
+        told = next((self.properties[name] for name in _ORIGINS if self.properties.get(name)), "")
+        group = self.queue.topic.removeprefix(DEAD_LETTER_PREFIX)
+        popped = [f"{RETRY_PREFIX}{group}{mark}" for mark in _POP_MARKS]
+        return next((told.removeprefix(one) for one in popped if told.startswith(one)), told)
 
     @property
     def sharding_key(self) -> str:
@@ -88,11 +98,12 @@ class Candidate(NamedTuple):
 
 
 def candidate_of(row: Any) -> Candidate:
-    """Of a row with `stored_ms` and `chosen` beside the columns."""
+    """Of a row with `stored_ms`, `chosen` and `body_bytes` beside the columns."""
     queue = MessageQueue(row.topic, row.brokerName, row.queueId)
     letter = Letter(
         queue, row.queueOffset, row.msgId, row.stored_ms, row.tags or "", row.keys or "",
-        row.reconsumeTimes, bytes(row.body), dict(row.properties),
+        row.reconsumeTimes, None if row.body is None else bytes(row.body), row.body_bytes or 0,
+        dict(row.properties),
     ) if row.chosen else None  # fmt: skip
     return Candidate(queue, row.queueOffset, letter)
 
@@ -101,5 +112,5 @@ def letter_of(message: ReceivedMessage) -> Letter:
     return Letter(
         message.queue, message.queue_offset, message.message_id, message.store_timestamp,
         message.tags, message.properties.get(KEYS, ""), message.reconsume_times, message.body,
-        message.properties,
+        len(message.body), message.properties,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from cometmq.transport.background import BackgroundLoop
 from ..errors import BadOption
 from ..pace import Pace
 from ..topic.offsets import ByQueue
-from .desk import RedriveDesk
+from .desk import INDEX_KEY, RedriveDesk
 from .letters import Candidate, Copy, Letter
 
 WAIT_S: Final = 75.0
@@ -52,7 +52,7 @@ class Redriven(msgspec.Struct):
     letters: int = 0
     """Looked at: all behind those that an earlier run has done with."""
     chosen: int = 0
-    """By filters and limit."""
+    """By filters, up to the limit."""
     sent: int = 0
     """Of a dry run: would be sent."""
     found: int = 0
@@ -79,7 +79,7 @@ def _sample(copy: Copy) -> Sample:
     letter = copy.letter
     return Sample(
         letter.place, letter.message_id, copy.topic, letter.tags, letter.keys, letter.stored_ms,
-        letter.attempts, len(letter.body),
+        letter.attempts, letter.body_bytes,
     )  # fmt: skip
 
 
@@ -99,9 +99,10 @@ def redrive_letters(
     """Send the dead letters of a consumer group again, to the topics where they were first, or all
     of them `to` one topic.
 
-    `read` gives the letters from these offsets on, queue by queue in order. `rate` is letters a
-    second, at most. `dry_run` tells what would be done. AlreadyRunning is raised when another
-    redrive of the group is still at work after `wait_s`.
+    `read` gives the letters from these offsets on, queue by queue in order. `limit` counts those
+    that are not there yet, so that who runs this again gets further. `rate` is letters a second, at
+    most. `dry_run` tells what would be done. AlreadyRunning is raised when another redrive of the
+    group is still at work after `wait_s`.
     """
     _check(group, to, limit, rate)
     told = Redriven(group, dry_run)
@@ -115,7 +116,7 @@ def redrive_letters(
         if not dry_run:
             background.call(desk.lock(wait_s, on_wait))
         letters = read(background.call(desk.starts()))
-        _Run(background, desk, to, rate, told, on_progress).redrive(letters, limit)
+        _Run(background, desk, to, limit, rate, told, on_progress).redrive(letters)
     finally:
         background.call(desk.close())
         background.stop()
@@ -143,6 +144,7 @@ class _Run:
         background: BackgroundLoop,
         desk: RedriveDesk,
         to: str,
+        limit: int | None,
         rate: float | None,
         told: Redriven,
         on_progress: Callable[[Redriven], object],
@@ -150,6 +152,7 @@ class _Run:
         self._background = background
         self._desk = desk
         self._to = to
+        self._limit = limit
         self._pace = Pace(rate)
         self._told = told
         self._on_progress = on_progress
@@ -157,20 +160,27 @@ class _Run:
         """Behind the last letter of each queue that is redriven."""
         self._left: dict[MessageQueue, int] = {}
         """The first letter of each queue that is not."""
+        self._objections: dict[str, str] = {}
+        """Why nothing goes to a topic, by its name; empty where all is well."""
 
-    def redrive(self, candidates: Iterable[Candidate], limit: int | None) -> None:
-        chosen = self._chosen(candidates, limit)
-        while window := list(itertools.islice(chosen, self._pace.portion(WINDOW))):
+    def redrive(self, candidates: Iterable[Candidate]) -> None:
+        chosen = self._chosen(candidates)
+        while window := list(itertools.islice(chosen, self._portion())):
             self._redrive_some([copy for copy in map(self._copy_of, window) if copy is not None])
             self._done |= {letter.queue: letter.offset + 1 for letter in window}
             self._commit()
             self._on_progress(self._told)
 
-    def _chosen(self, candidates: Iterable[Candidate], limit: int | None) -> Iterator[Letter]:
+    def _portion(self) -> int:
+        """How many letters are next; 0 at the limit. Those that were found do not count for it: a
+        letter that was not chosen keeps them from being noted, and each run finds them again."""
+        most = self._pace.portion(WINDOW)
+        if self._limit is None:
+            return most
+        return min(most, self._limit - self._told.sent - self._told.refused)
+
+    def _chosen(self, candidates: Iterable[Candidate]) -> Iterator[Letter]:
         for queue, offset, letter in candidates:
-            if letter is not None and self._told.chosen == limit:
-                self._left.setdefault(queue, offset)
-                return
             self._told.letters += 1
             if letter is not None:
                 self._told.chosen += 1
@@ -180,13 +190,27 @@ class _Run:
 
     def _copy_of(self, letter: Letter) -> Copy | None:
         topic = self._to or letter.origin
+        if topic not in self._objections:
+            self._objections[topic] = self._objection(topic)
+        if reason := self._objections[topic]:
+            self._refuse(letter, reason)
+            return None
+        return Copy(letter.copy_id, topic, letter)
+
+    def _objection(self, topic: str) -> str:
+        desk = self._desk
         if not topic:
-            self._refuse(letter, "it does not tell its first topic: name one (--to)")
-        elif not self._desk.has_topic(topic):
-            self._refuse(letter, f"there is no topic {topic}: create it, or name another (--to)")
-        else:
-            return Copy(letter.copy_id, topic, letter)
-        return None
+            return "it does not tell its first topic: name one (--to)"
+        if not desk.has_topic(topic):
+            return f"there is no topic {topic}: create it, or name another (--to)"
+        if not self._to and desk.is_internal(topic):
+            return f"its first topic is said to be {topic}, the system's own: name another (--to)"
+        if brokers := self._background.call(desk.without_index(topic)):
+            return (
+                f"{', '.join(brokers)} has no index by key, which tells what {topic} has already: "
+                f"set {INDEX_KEY}=true there and start it again, or name another topic (--to)"
+            )
+        return ""
 
     def _redrive_some(self, copies: list[Copy]) -> None:
         there = self._background.call(self._desk.found(copies))

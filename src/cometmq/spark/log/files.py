@@ -7,6 +7,7 @@ that is gone would be killed.
 import errno
 import os
 import re
+import sys
 import weakref
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -23,6 +24,11 @@ _URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:(:|//)")
 class OpenFile(Protocol):
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill the buffer as far as the file goes; how many bytes."""
+        ...
+
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The parts of [start, end) that may hold something but zeros: files are made ahead in
+        full length, and reading through all that nobody wrote yet would take long."""
         ...
 
 
@@ -81,8 +87,8 @@ def log_segments(files: Files) -> list[SegmentFile]:
 
 def read_at(file: OpenFile, position: int, size: int) -> bytes:
     """Up to `size` bytes; fewer where the file ends."""
-    buffer = bytearray(size)
-    return bytes(buffer[: file.read_into(position, memoryview(buffer))])
+    buffer = memoryview(bytearray(size))
+    return bytes(buffer[: file.read_into(position, buffer)])
 
 
 # -- local ---------------------------------------------------------------------------------------
@@ -122,13 +128,33 @@ class LocalFile:
             filled += got
         return filled
 
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        # All of them before any is read: pages that were read ahead count as data.
+        found = []
+        while start < end and (data := self._seek(start, os.SEEK_DATA)) < end:
+            start = min(self._seek(data, os.SEEK_HOLE), end)
+            found.append((data, start))
+        return found
+
+    def _seek(self, position: int, whence: int) -> int:
+        """Where the next data begin, or the next hole."""
+        try:
+            return os.lseek(self._fd, position, whence)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # Neither follows; the file may have been cut off.
+                return sys.maxsize
+            raise _deletion_named(error) from None
+
     def _read_some(self, position: int, buffer: memoryview) -> int:
         try:
             return os.preadv(self._fd, [buffer], position)
         except OSError as error:
-            if error.errno == errno.ESTALE:  # What NFS says of a deleted file.
-                raise FileNotFoundError(*error.args) from error
-            raise
+            raise _deletion_named(error) from None
+
+
+def _deletion_named(error: OSError) -> OSError:
+    """ESTALE is what NFS says of a deleted file."""
+    return FileNotFoundError(*error.args) if error.errno == errno.ESTALE else error
 
 
 def _size(entry: "os.DirEntry[str]") -> int | None:
@@ -189,3 +215,6 @@ class UrlFile:
                 break
             filled += got
         return filled
+
+    def data_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
+        return [(start, end)] if start < end else []

@@ -115,7 +115,8 @@ def guides_of(files: Files, topic: bytes) -> list[QueueGuide]:
 
 
 def long_guides(files: Files) -> list[QueueGuide]:
-    """Some queues with many entries, whatever their topics: they pass everywhere in the log."""
+    """Some queues with many entries, whatever their topics: they pass everywhere in the log. And
+    the one that goes farthest."""
     directories = (
         directory
         for topic, size in sorted(files.listed(ROOT).items())
@@ -123,8 +124,13 @@ def long_guides(files: Files) -> list[QueueGuide]:
         for directory in _queue_directories(files, topic)
     )
     looked_at = itertools.islice(directories, DIRECTORIES_MAX)
-    guides = (QueueGuide(files, directory) for directory in looked_at)
-    return heapq.nlargest(GUIDES, guides, key=lambda guide: guide.count)
+    longest: list[QueueGuide] = []
+    farthest: list[QueueGuide] = []
+    for directory in looked_at:  # One by one: each has files open.
+        guide = QueueGuide(files, directory)
+        longest = heapq.nlargest(GUIDES, (*longest, guide), key=lambda one: one.count)
+        farthest = [max((guide, *farthest), key=lambda one: one.end_offset)]
+    return [*longest, *(guide for guide in farthest if guide not in longest)]
 
 
 def _queue_directories(files: Files, topic: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ..errors import DataLost
 from .files import Files, SegmentFile, log_segments
 from .options import LogOptions
 from .queues import QueueGuide, Spans, guides_of, long_guides
-from .records import LogFile, record_size
+from .records import HEAD_BYTES, LogFile, record_size
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +27,13 @@ GAP_BYTES: Final = 64 << 10
 """Reading through a gap of this size takes no longer than leaving it out."""
 CLOCK_SLACK_MS: Final = 10 * 60_000
 """By how much a broker's clock may have been set back between two files."""
+LOOK_BYTES: Final = 16 << 20
+"""How far behind the last record that a queue knows of others may follow something that is none:
+farther than a record is long. Without queues the rest of the file is searched, where it is not a
+hole."""
 ATTEMPTS: Final = 5
 _NOWHERE: Final = 2**63 - 1
-_HEAD_BYTES: Final = 128
+_STORED_BYTES: Final = 128
 """Enough of a record to see its store time."""
 
 
@@ -40,7 +44,7 @@ class LogRange(NamedTuple):
     start: int
     end: int
     is_tail: bool = False
-    """Whether the log ends here: what stands at its end may be half written."""
+    """Whether the log ends here: what was its end may be cut off since."""
 
     @property
     def size(self) -> int:
@@ -65,8 +69,8 @@ class _Plan:
     def __init__(self, files: Files, options: LogOptions) -> None:
         self._files = files
         self._options = options
-        self._segments = self._written(log_segments(files))
         self._guides = Guides(files, options.choice)
+        self._segments = self._written(log_segments(files))
 
     def parts(self) -> list[Part]:
         self._check_chain()
@@ -84,9 +88,15 @@ class _Plan:
 
     def _written(self, segments: list[SegmentFile]) -> list[SegmentFile]:
         """Without the files at the end that wait for their first record."""
-        while segments and not any(self._open(segments[-1]).read(segments[-1].base, 8)):
+        while segments and self._waits(segments[-1]):
             segments.pop()
         return segments
+
+    def _waits(self, segment: SegmentFile) -> bool:
+        file = self._open(segment)
+        if any(file.read(segment.base, HEAD_BYTES)):
+            return False
+        return file.search(segment.base, self._look_until(file, segment.base)) is None
 
     def _check_chain(self) -> None:
         """A file that is missing at the beginning, or between others, was deleted."""
@@ -121,7 +131,7 @@ class _Plan:
         ]
 
     def _stored(self, segment: SegmentFile) -> int | None:
-        head = self._open(segment).read(segment.base, _HEAD_BYTES)
+        head = self._open(segment).read(segment.base, _STORED_BYTES)
         if record_size(head, segment.base) is None:
             return None
         return record_store_timestamp(memoryview(head), 0)
@@ -130,40 +140,54 @@ class _Plan:
         """The file, or what is asked for of it."""
         starting, ending = self._options.starting_offset, self._options.ending_offset
         is_tail = segment == self._segments[-1]
-        start, end = segment.base, self._log_end(segment) if is_tail else segment.end
+        end = self._log_end(segment) if is_tail else segment.end
+        one = whole = LogRange(segment, segment.base, end, is_tail)
         if starting is not None:
-            start = self._record_from(segment, segment.base, starting)
+            one = one._replace(start=self._record_from(whole, starting))
         if ending is not None and ending < end:
-            end = self._record_from(segment, segment.base, ending)
-            is_tail = False
-        if start < end:
-            yield LogRange(segment, start, end, is_tail)
+            one = one._replace(end=self._record_from(whole, ending), is_tail=False)
+        if one.start < one.end:
+            yield one
 
-    def _record_from(self, segment: SegmentFile, known: int, wanted: int) -> int:
-        """Where the first record of a file begins at `wanted` or behind it; the file's end when
-        there is none. One begins at `known`."""
-        if not segment.base < wanted < segment.end:
-            return min(max(wanted, segment.base), segment.end)
-        file = self._open(segment)
-        found = file.hop(self._guides.record_before(wanted, known), wanted)
+    def _record_from(self, one: LogRange, wanted: int) -> int:
+        """Where the first record of a range begins at `wanted` or behind it; the range's end when
+        there is none."""
+        if not one.start < wanted < one.end:
+            return min(max(wanted, one.start), one.end)
+        file = self._open(one.segment)
+        found = file.hop(self._guides.record_before(wanted, one.start), wanted)
         if found >= wanted:
-            return found
-        if file.is_end(found):
-            return segment.end
-        found_behind = file.search(wanted, segment.end)  # What lies between is damaged.
-        return segment.end if found_behind is None else found_behind
+            return min(found, one.end)
+        if file.is_filled_up(found):
+            return one.end
+        found_behind = file.search(wanted, one.end)  # What lies between is damaged.
+        return one.end if found_behind is None else found_behind
 
     def _log_end(self, segment: SegmentFile) -> int:
+        """Behind the last whole record: a read's end must not depend on when its tasks look."""
         file = self._open(segment)
-        end = file.hop(self._guides.record_before(segment.end, segment.base), segment.end)
-        # Something else than emptiness may be a record in the making, or damage: the task sees.
-        return end if file.is_end(end) else segment.end
+        end = file.whole_end(self._guides.record_before(segment.end - 1, segment.base))
+        while (found := self._behind(file, end)) is not None:
+            end = file.whole_end(found)
+        return end
+
+    def _behind(self, file: LogFile, at: int) -> int | None:
+        """A whole record behind a place where none began: then that place is damaged. None at the
+        log's end, whether nothing stands there or a record in the making."""
+        if at >= file.end or file.is_filled_up(at):
+            return None
+        found = file.search(at, self._look_until(file, at))
+        return None if found == at else found  # That one has just come to be whole.
+
+    def _look_until(self, file: LogFile, at: int) -> int:
+        known = self._guides.end
+        return min(file.end, max(at, known) + LOOK_BYTES) if known else file.end
 
     def _split(self, one: LogRange) -> Iterator[LogRange]:
         """The range in pieces of about `partition_bytes`."""
         step = self._options.partition_bytes
         while one.size > step + step // 4:
-            cut = self._record_from(one.segment, one.start, one.start + step)
+            cut = self._record_from(one, one.start + step)
             if cut >= one.end:
                 break
             yield one._replace(end=cut, is_tail=False)
@@ -189,7 +213,8 @@ class Guides:
             if choice.queue_ids is None or guide.queue_id in choice.queue_ids
         ]
         self._start = max((_start(guides) for guides in by_topic), default=_NOWHERE)
-        self._end = max((guide.end_offset for guide in (*self._long, *of_topics)), default=0)
+        self.end = max((guide.end_offset for guide in (*self._long, *of_topics)), default=0)
+        """How far they tell of the log; 0 if they tell nothing."""
 
     def record_before(self, offset: int, start: int) -> int:
         """Where a record begins in [start, offset], as far on as is known; `start` otherwise."""
@@ -198,7 +223,7 @@ class Guides:
 
     def needed(self, one: LogRange) -> list[LogRange]:
         """The parts of a range in which there may be records of the topics."""
-        if one.start < self._start or one.segment.end >= self._end:
+        if one.start < self._start or one.segment.end >= self.end:
             return [one]
         count = sum(guide.count_between(one.start, one.end) for guide in self._chosen)
         if count * GAP_BYTES > one.size:

@@ -4,6 +4,7 @@ A record tells its own size and physical offset, so a place where one begins is 
 bytes. Nothing is decoded here, and checksums are verified only by the search.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -20,7 +21,10 @@ RECORD_BYTES_MAX: Final = 256 << 20
 _HEAD: Final = struct.Struct(">iI20xq")
 HEAD_BYTES: Final = _HEAD.size
 _MAGIC_AT: Final = 4
-_MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_MAGIC_END: Final = 8
+_MAGIC: Final = re.compile(
+    b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2))
+)
 _BLANK: Final = BLANK_MAGIC.to_bytes(4, "big")
 
 
@@ -57,31 +61,58 @@ class LogFile:
             offset += size
         return offset
 
-    def is_end(self, offset: int) -> bool:
-        """Whether nothing was ever written here, or the marker that fills up a file."""
-        head = self.read(offset, 8)
-        return not any(head) or head[_MAGIC_AT:] == _BLANK
+    def whole_end(self, start: int) -> int:
+        """How far whole records follow one another from `start` on, as they are at this moment:
+        what a broker writes meanwhile is not followed, which might take for ever."""
+        offset, asked = start, CHUNK_BYTES
+        while offset < self.end:
+            asked = min(asked, self.end - offset)
+            chunk = memoryview(self.read(offset, asked))
+            scan = scan_records(chunk, 0, len(chunk), offset, (), False, True)
+            offset += scan.position
+            rest = chunk[scan.position :]
+            if scan.stop is Stop.BLANK or len(chunk) < asked or not self._goes_on(rest, offset):
+                break
+            asked = max(CHUNK_BYTES, record_size(rest, offset) or 0)
+        return offset
+
+    def _goes_on(self, rest: memoryview, offset: int) -> bool:
+        """Whether a record may begin at `offset`, of which `rest` was read, and be whole."""
+        if len(rest) < HEAD_BYTES:
+            return offset + len(rest) < self.end
+        size = record_size(rest, offset)
+        return size is not None and len(rest) < size <= min(self.end - offset, RECORD_BYTES_MAX)
+
+    def is_filled_up(self, offset: int) -> bool:
+        """Whether the marker stands here that fills up a file."""
+        return self.read(offset, _MAGIC_END)[_MAGIC_AT:] == _BLANK
 
     def search(self, start: int, end: int) -> int | None:
         """Where the next whole record begins in [start, end)."""
-        for offset in self._candidates(start, end):
-            size = record_size(self.read(offset, HEAD_BYTES), offset)
-            if size is None or offset + size > self.end or size > RECORD_BYTES_MAX:
-                continue
-            record = memoryview(self.read(offset, size))
-            if check_record(record, 0, len(record), offset) > 0:
-                return offset
-        return None
+        return next((at for at in self._candidates(start, end) if self._is_whole(at)), None)
+
+    def _is_whole(self, offset: int) -> bool:
+        size = record_size(self.read(offset, HEAD_BYTES), offset)
+        if size is None or offset + size > self.end or size > RECORD_BYTES_MAX:
+            return False
+        record = memoryview(self.read(offset, size))
+        return check_record(record, 0, len(record), offset) > 0
 
     def _candidates(self, start: int, end: int) -> Iterator[int]:
         """Places that may be a record's, as its magic number stands there."""
-        offset = start
-        while offset < end:
+        buffer = memoryview(bytearray(CHUNK_BYTES + _MAGIC_END - 1))
+        for offset in self._chunks(start, end):
             # A magic number may lie across two chunks.
-            chunk = self.read(offset, CHUNK_BYTES + _MAGIC_AT + 3)
-            found = sorted(at for magic in _MAGICS for at in _all(chunk, magic))
-            yield from (offset + at - _MAGIC_AT for at in found if at >= _MAGIC_AT)
-            offset += CHUNK_BYTES
+            chunk = buffer[: self.read_into(offset, buffer[: self.end - offset])]
+            found = [offset + match.start() - _MAGIC_AT for match in _MAGIC.finditer(chunk)]
+            yield from (place for place in found if offset <= place < end)
+
+    def _chunks(self, start: int, end: int) -> Iterator[int]:
+        """Where to read, so as to see all of [start, end) but what was never written."""
+        for first, stop in self._file.data_ranges(start - self._base, end - self._base):
+            # The first bytes of a record's size may be zeros of a hole.
+            begin = max(self._base + first - _MAGIC_AT, start)
+            yield from range(begin, self._base + stop, CHUNK_BYTES)
 
 
 def record_size(head: bytes | memoryview, offset: int) -> int | None:
@@ -91,10 +122,3 @@ def record_size(head: bytes | memoryview, offset: int) -> int | None:
     size, magic, told = _HEAD.unpack_from(head)
     is_record = magic in (MAGIC_V1, MAGIC_V2) and size >= FIXED_BYTES_MIN and told == offset
     return size if is_record else None
-
-
-def _all(data: bytes, wanted: bytes) -> Iterator[int]:
-    at = data.find(wanted)
-    while at >= 0:
-        yield at
-        at = data.find(wanted, at + 1)

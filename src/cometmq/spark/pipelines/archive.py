@@ -6,7 +6,7 @@ the driver enters them into the lake. After each batch the consumer group is whe
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BadOption
 from ..option_values import canonical
@@ -17,6 +17,7 @@ from ..topic.overview import Overview
 from .archive_group import ArchiveGroup
 from .archive_progress import Archived, BatchDone
 from .lake.lake import Lake
+from .lake.lock import sole_writer
 from .lake.place import Place
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def archive(
 
     `lake` is a path that driver and executors share, or a URL; the checkpoint is in it unless one
     is given. `options` are those of the source, as `startingOffsets` or `failOnDataLoss`. Errors
-    are those of `cometmq.spark.errors`.
+    are those of `cometmq.spark.errors`; BadOption also while another archive has the checkpoint.
     """
     given = _source_options(namesrv, topics, pattern, group, columns, options or {})
     told = Archived(lake, format)
@@ -77,19 +78,24 @@ def archive(
     source = read_options(given, streaming=True)
     with Overview(source) as overview, ArchiveGroup(source.cluster, group) as archive_group:
         overview.queues()  # What is not there is best told now, and plainly.
-        running = _driver(spark if spark is not None else session("cometmq-archive"))
-        target = Lake(lake, format, columns)
-        # Behind the session, which says it with advice if Spark is missing.
-        from .archive_batches import Batches
-        from .archive_query import ArchiveQuery
+        with sole_writer(place, checkpoint):
+            running = _driver(spark if spark is not None else session("cometmq-archive"))
+            target = Lake(lake, format, columns)
+            # Behind the session, which says it with advice if Spark is missing.
+            from .archive_batches import Batches
+            from .archive_query import ArchiveQuery
 
-        given |= {"lake": place.shown(), "lakeFormat": format}
-        trigger = {"availableNow": True} if once else {"processingTime": f"{interval_s:g} seconds"}
-        ArchiveQuery(running, given, checkpoint, trigger).run(
-            lambda: Batches(target, overview, archive_group, checkpoint, tell),
-            stop or threading.Event(),
-        )
+            given |= {"lake": place.shown(), "lakeFormat": format}
+            trigger = {"availableNow": True} if once else _every(interval_s)
+            ArchiveQuery(running, given, checkpoint, trigger).run(
+                lambda: Batches(target, overview, archive_group, checkpoint, tell),
+                stop or threading.Event(),
+            )
     return told
+
+
+def _every(interval_s: float) -> dict[str, Any]:
+    return {"processingTime": f"{interval_s:g} seconds"}
 
 
 # -- options -------------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 The order is the promise: the tasks run, the lake has the batch durably, and only then the brokers
 hear how far the group has come, since they may delete what lies before. All of it may happen again
-for the same batch, which changes nothing.
+for the same batch, which changes nothing. Tasks of a batch that the lake has already read nothing:
+brokers may have deleted it, as they were allowed to.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
@@ -17,9 +19,9 @@ from ..topic.offsets import ByQueue, Offsets, from_json
 from ..topic.overview import Overview
 from .archive_group import ArchiveGroup
 from .archive_progress import BatchDone
-from .archive_source import Written
+from .archive_source import IN_LAKE, Written
 from .lake.lake import Lake
-from .lake.records import BatchRecord, LakeFile
+from .lake.records import BatchRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,32 +76,54 @@ class Batches:
 
     def _archived(self, frame: "DataFrame", number: int) -> BatchDone:
         began_s = time.monotonic()
-        written = [msgspec.json.decode(row[0], type=Written) for row in frame.collect()]
-        files = [file for one in written for file in one.files]
-        ends = next(one.ends for one in written if one.ends)
-        self._commit(number, ends, files)
-        places = from_json(ends)
+        batch = self._commit(self._written(frame, number))
+        places = from_json(batch.ends)
         self._group.commit(places)
         return BatchDone(
             number=number,
-            rows=sum(file.rows for file in files),
-            bytes=sum(file.bytes for file in files),
-            files=len(files),
+            rows=sum(file.rows for file in batch.files),
+            bytes=sum(file.bytes for file in batch.files),
+            files=len(batch.files),
             seconds=time.monotonic() - began_s,
             lag=self._lag(places),
         )
 
-    def _commit(self, number: int, ends: Offsets, files: list[LakeFile]) -> None:
+    def _written(self, frame: "DataFrame", number: int) -> BatchRecord:
+        """What the tasks wrote, and where the batch ends: nowhere, while no topic is there."""
         query = self.query_id.result(STARTED_TIMEOUT_S)
-        if new := ends.keys() - self._topics:
-            self._lake.refuse_foreign(new, query)
+        # Only the first batch behind a start may have been here before.
+        is_in_lake = not self.done and self._lake.has(query, number)
+        with _telling_tasks(frame, is_in_lake=is_in_lake):
+            rows = frame.collect()
+        written = [msgspec.json.decode(row[0], type=Written) for row in rows]
+        files = [file for one in written for file in one.files]
+        ends: Offsets = next((one.ends for one in written if one.ends), {})
+        return BatchRecord(query, number, self._checkpoint, ends, files)
+
+    def _commit(self, batch: BatchRecord) -> BatchRecord:
+        if new := batch.ends.keys() - self._topics:
+            self._lake.refuse_foreign(new, batch.query)
             self._topics |= new
-        self._lake.commit(BatchRecord(query, number, self._checkpoint, ends, files))
+        return self._lake.commit(batch)
 
     def _lag(self, places: ByQueue) -> dict[str, int]:
         """Messages of each topic that are not archived yet."""
         lag: dict[str, int] = {}
-        for queue, stats in self._overview.queues({queue.topic for queue in places}).items():
+        for queue, stats in self._overview.queues(places).items():
             behind = stats.max_offset - places.get(queue, stats.min_offset)
             lag[queue.topic] = lag.get(queue.topic, 0) + max(0, behind)
         return lag
+
+
+@contextlib.contextmanager
+def _telling_tasks(frame: "DataFrame", *, is_in_lake: bool) -> Iterator[None]:
+    """The property is that of the query's own thread in Java, which plans the job."""
+    if not is_in_lake:
+        yield
+        return
+    context = frame.sparkSession.sparkContext
+    context.setLocalProperty(IN_LAKE, "true")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(IN_LAKE, None)  # type: ignore[arg-type] # Takes it away.

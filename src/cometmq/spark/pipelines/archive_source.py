@@ -30,6 +30,8 @@ NAME: Final = "rocketmq-archive"
 LAKE: Final = "lake"
 FORMAT: Final = "lakeFormat"
 """Options that the source does not have."""
+IN_LAKE: Final = "cometmq.archive.isInLake"
+"""A local property of Spark: the tasks' batch is in the lake, and they have nothing to write."""
 _ROW: Final = pa.schema([("written", pa.string())])
 
 
@@ -76,7 +78,7 @@ class ArchiveReader(RocketMQStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         bundle, ends = partition.value
-        files = self._write(bundle) if bundle else []
+        files = self._write(bundle) if bundle and not _is_in_lake() else []
         told = msgspec.json.encode(Written(files, ends)).decode()
         yield pa.RecordBatch.from_pydict({"written": [told]}, schema=_ROW)
 
@@ -98,6 +100,11 @@ class ArchiveReader(RocketMQStreamReader):
             for rows in read_range(options, part, columns):
                 files.add(rows)
         return files.close()
+
+
+def _is_in_lake() -> bool:
+    context = TaskContext.get()
+    return context is not None and context.getLocalProperty(IN_LAKE) is not None
 
 
 def _running() -> tuple[str, str]:

@@ -5,7 +5,7 @@ Letters are read and chosen by Spark, and sent by the driver in the order of the
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,6 +19,12 @@ from .failures import plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LETTERS_AT_ONCE: Final = 1000
+"""Of a queue, as a job of its own: Spark has all of a partition in the driver's memory."""
+BODY_BYTES_MAX: Final = 64 * 1024
+"""Of a body that comes along. A driver of 1 GiB, which is Spark's default, dies of 64 letters with
+bodies of 4 MiB, and with fewer letters at once small ones would take several times as long."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +88,7 @@ def redrive(
 def _candidates(
     spark: "SparkSession", where: Mapping[str, str], starts: ByQueue, choice: Choice
 ) -> Iterator[Candidate]:
-    """Only the chosen letters come with their bodies. Spark keeps their order."""
+    """In order, as Spark keeps it. Only those that are chosen come with their bodies."""
     from pyspark.sql import functions as f
 
     told = to_json(starts)
@@ -90,10 +96,12 @@ def _candidates(
     reader = reader.option("startingOffsets", msgspec.json.encode(told).decode())
     # What retention takes meanwhile is gone; what is left is to be redriven.
     reader = reader.option("failOnDataLoss", "false").option("columns", ",".join(COLUMNS))
+    reader = reader.option("maxRecordsPerPartition", str(LETTERS_AT_ONCE))
     frame = reader.load().withColumn("stored_ms", f.unix_millis("storeTimestamp"))
     chosen = f.coalesce(f.expr(choice.condition()), f.lit(False))
-    body = f.when(f.col("chosen"), f.col("body"))
-    frame = frame.withColumn("chosen", chosen).withColumn("body", body)
+    comes_along = f.col("chosen") & (f.col("body_bytes") <= BODY_BYTES_MAX)
+    frame = frame.withColumn("chosen", chosen).withColumn("body_bytes", f.octet_length("body"))
+    frame = frame.withColumn("body", f.when(comes_along, f.col("body")))
     return map(candidate_of, frame.toLocalIterator())
 
 

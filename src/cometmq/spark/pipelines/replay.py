@@ -7,7 +7,7 @@ where it came from as property REPLAYED_FROM.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cometmq.client.blocking import Admin
 from cometmq.protocol.errors import IllegalMessage
@@ -17,13 +17,17 @@ from ..connection import CONNECTION, cluster_of
 from ..errors import BadOption
 from ..session import session
 from .failures import plain
-from .replay_checkpoint import checkpoint_directory
+from .replay_checkpoint import Checkpoint, CheckpointDirectory, checkpoint_directory
 from .replay_plan import mark
 from .replay_run import Replayed, Run
 from .replay_sources import Choice, LakeSource, Source, StoreSource, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+READING: Final = ("tolerateDamage", "failOnDataLoss")
+"""Options of the log reader that a replay of a store hands over."""
+SPECULATION: Final = "spark.speculation"
 
 
 def replay(
@@ -48,28 +52,64 @@ def replay(
     They go `to` a topic, or to those of their own names; from each source queue to one queue there,
     with `keep_queues` to that of the same number. `rate` is messages a second, at most.
     `checkpoint` is a directory, in which the replay keeps how far it is. `dry_run` counts and shows
-    some. `options` say how to reach the clusters. Errors are those of `cometmq.spark.errors`.
+    some. `options` say how to reach the clusters, and of a store what to do about damage and loss.
+    Errors are those of `cometmq.spark.errors`.
     """
     given = options or {}
     _check(lake, store, source_namesrv, to, choice, rate, given)
-    target = {**given, "namesrvAddr": namesrv}
+    reading = {name: value for name, value in given.items() if name in READING}
+    how = {name: value for name, value in given.items() if name not in READING}
+    target = {**how, "namesrvAddr": namesrv}
     try:
         running = spark if spark is not None else session("cometmq-replay")
-        if lake:
-            source: Source = LakeSource(running, lake, choice)
-        elif store:
-            source = StoreSource(running, store, choice)
-        else:
-            source = TopicSource(
-                running, {**given, "namesrvAddr": source_namesrv or namesrv}, choice
-            )
+        _check_session(running)
+        asked = mark((namesrv, lake, store, source_namesrv, to, choice.asked(), keep_queues))
         with Admin(cluster_of(target)) as admin, checkpoint_directory(checkpoint) as kept:
+            at = _kept_plan(kept, asked)
+            if at is not None:
+                choice = choice.of_times(at.plan.since_ms, at.plan.until_ms)
+            there = {**how, "namesrvAddr": source_namesrv or namesrv}
+            source = _source(running, lake, store, there, choice, reading)
             run = Run(running, source, target, admin, kept, on_progress)
-            asked = mark((namesrv, lake, store, source_namesrv, to, choice, keep_queues))
-            plan = run.plan(asked, to, rate, keep_queues=keep_queues)
-            return run.shown(plan) if dry_run else run.run(plan, rate)
+            if at is None:
+                at = run.plan(asked, choice, to, rate, keep_queues=keep_queues)
+            return run.shown(at) if dry_run else run.run(at, rate)
     except Exception as error:
         raise plain(error) from error
+
+
+def _source(
+    spark: "SparkSession",
+    lake: str,
+    store: str,
+    cluster: Mapping[str, str],
+    choice: Choice,
+    reading: Mapping[str, str],
+) -> Source:
+    if lake:
+        return LakeSource(spark, lake, choice)
+    if store:
+        return StoreSource(spark, store, choice, reading)
+    return TopicSource(spark, cluster, choice)
+
+
+def _kept_plan(kept: CheckpointDirectory | None, asked: str) -> Checkpoint | None:
+    """That of an earlier run. BadOption when it is of another replay."""
+    at = kept.load() if kept is not None else None
+    if at is not None and at.plan.asked != asked:
+        raise BadOption(
+            "checkpoint: it is of another replay (other source, target or choice): ask for "
+            "the same, or take another directory"
+        )
+    return at
+
+
+def _check_session(spark: "SparkSession") -> None:
+    if (spark.conf.get(SPECULATION, "false") or "").lower() == "true":
+        raise BadOption(
+            f"{SPECULATION}: two attempts at a task at once would send its messages twice; set it "
+            "to false for a replay"
+        )
 
 
 def _check(
@@ -92,6 +132,7 @@ def _check(
         raise BadOption(str(error)) from None
     if rate is not None and rate <= 0:
         raise BadOption("rate: more than 0 messages a second is possible")
-    wrong = [name for name in options if name not in CONNECTION[1:]]
+    possible = (*CONNECTION[1:], *(READING if store else ()))
+    wrong = [name for name in options if name not in possible]
     if wrong:
-        raise BadOption(f"{wrong[0]}: a replay takes {', '.join(CONNECTION[1:])}")
+        raise BadOption(f"{wrong[0]}: a replay takes {', '.join(possible)}")

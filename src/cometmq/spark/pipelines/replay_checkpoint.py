@@ -1,8 +1,6 @@
 """How far a replay is, in a directory that one run at a time may use."""
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +11,7 @@ from cometmq.store.disk import Disk
 
 from ..errors import BadOption
 from ..topic.offsets import Offsets
+from .lake.lock import locked
 from .replay_plan import Plan
 
 _FILE: Final = "replay.json"
@@ -51,24 +50,6 @@ def checkpoint_directory(path: str) -> Iterator[CheckpointDirectory | None]:
     if not path:
         yield None
         return
-    with _locked(Path(path)):
+    refusal = f"checkpoint: another replay is at work with {path}"
+    with locked(Path(path) / _LOCK, refusal):
         yield CheckpointDirectory(Path(path))
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Who is killed holds the lock no longer."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        number = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise BadOption(f"checkpoint: {error}") from None
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(number)
-        raise BadOption(f"checkpoint: another replay is at work with {directory}") from None
-    try:
-        yield
-    finally:
-        os.close(number)

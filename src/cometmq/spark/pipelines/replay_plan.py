@@ -59,6 +59,10 @@ class Plan(msgspec.Struct, frozen=True):
     first_physical: int = 0
     end_physical: int = 0
     """Of a store's log, which is cut by these."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """The times by which messages were chosen. Who goes on chooses by the same ones: else a message
+    would have another number than before."""
 
     @property
     def rows(self) -> int:

@@ -2,9 +2,10 @@
 
 Before a step it is noted where the target's queues end; behind it, that it is done. A step that was
 under way when its run was killed is looked for in the target, from that note on, and only the rest
-of it is sent.
+of it is sent. So it is, too, when Spark has lost a task and begun it again.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,17 +21,21 @@ from cometmq.protocol.topic_config import PERM_WRITE
 from ..errors import BadOption, SparkError
 from ..session import is_connect
 from ..topic.offsets import Offsets, to_json
+from .replay_attempts import PARTITION_DIGITS, BegunBefore
 from .replay_checkpoint import Checkpoint, CheckpointDirectory
 from .replay_plan import Plan, steps_for, with_targets
-from .replay_sending import PARTITION_DIGITS, SENT, Step, ids_of, ready
-from .replay_sources import Source, survey
+from .replay_sending import SENT, Step, ids_of, ready, rows_sent, sink_options
+from .replay_sources import Choice, Source, survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = logging.getLogger(__name__)
 SETTLE_S: Final = 3.0
 """Between two looks at what a killed run has sent: its tasks may outlive it for a moment."""
 SETTLE_LOOKS_MAX: Final = 20
+STEP_TRIES_MAX: Final = 4
+"""Of a step whose tasks are lost: as often as Spark tries a task."""
 SAMPLES_MAX: Final = 10
 
 
@@ -84,24 +89,22 @@ class Run:
 
     # -- what is to be done ----------------------------------------------------------------------
 
-    def plan(self, asked: str, to: str, rate: float | None, *, keep_queues: bool) -> Checkpoint:
-        """That of the checkpoint, or a new one."""
-        kept = self._kept.load() if self._kept is not None else None
-        if kept is not None:
-            if kept.plan.asked != asked:
-                raise BadOption(
-                    "checkpoint: it is of another replay (other source, target or choice): ask for "
-                    "the same, or take another directory"
-                )
-            return kept
+    def plan(
+        self, asked: str, choice: Choice, to: str, rate: float | None, *, keep_queues: bool
+    ) -> Checkpoint:
+        """A new one, for what the source has of this choice."""
         found = survey(self._source.all())
-        topics = {to} if to else {queue.topic for queue in found.queues}
+        there = {queue.topic for queue in found.queues}
+        for topic in choice.topics:
+            if topic not in there and not self._source.has(topic):
+                raise BadOption(f"{self._source.shown} has no topic {topic}")
+        topics = {to} if to else there
         targets = {topic: self._queues_of(topic) for topic in sorted(topics)}
         queues = with_targets(found.queues, targets, to, keep_queues=keep_queues)
         rows = sum(queue.rows for queue in queues)
         plan = Plan(
             uuid.uuid4().hex, asked, queues, steps_for(rows, rate), found.first_physical,
-            found.end_physical,
+            found.end_physical, choice.since_ms, choice.until_ms,
         )  # fmt: skip
         return Checkpoint(plan, 0)
 
@@ -151,20 +154,37 @@ class Run:
         if not at.plan.queues:
             return told
         while at.step < at.plan.steps:
-            skip: dict[int, int] = {}
-            if at.began_at is not None:  # An earlier run was killed in the middle of it.
-                skip = self._settled(at)
-                told.found += sum(skip.values())
-            else:
-                at = msgspec.structs.replace(at, began_at=self._ends(at.plan))
-                self._save(at)
-            sent = self._send(at, skip, rate)
-            told.sent += sent
-            told.steps_done += 1
-            at = Checkpoint(at.plan, at.step + 1, None, at.sent + sent + sum(skip.values()))
+            at = self._step(at, rate, told)
             self._save(at)
             self._on_progress(told)
         return told
+
+    def _step(self, at: Checkpoint, rate: float | None, told: Replayed) -> Checkpoint:
+        """Where the replay is behind the step."""
+        skip: dict[int, int] = {}
+        if at.began_at is not None:  # An earlier run was killed in the middle of it.
+            skip = self._settled(at)
+        else:
+            at = msgspec.structs.replace(at, began_at=self._ends(at.plan))
+            self._save(at)
+        found, all_of_it = sum(skip.values()), self._send_all(at, skip, rate)
+        told.found += found
+        told.sent += all_of_it - found
+        told.steps_done += 1
+        return Checkpoint(at.plan, at.step + 1, None, at.sent + all_of_it)
+
+    def _send_all(self, at: Checkpoint, skip: dict[int, int], rate: float | None) -> int:
+        """How many messages of the step are there then, `skip` included."""
+        for _ in range(STEP_TRIES_MAX):
+            try:
+                return sum(skip.values()) + self._send(at, skip, rate)
+            except BegunBefore as error:
+                log.warning("step %d: Spark has begun a task again: %s", at.step + 1, error)
+                skip = self._settled(at)
+        raise SparkError(
+            f"step {at.step + 1}: Spark has lost tasks of it {STEP_TRIES_MAX} times; its log says "
+            "why. With a checkpoint, running it again goes on from here"
+        )
 
     def _save(self, at: Checkpoint) -> None:
         if self._kept is not None:
@@ -172,11 +192,11 @@ class Run:
 
     def _send(self, at: Checkpoint, skip: dict[int, int], rate: float | None) -> int:
         tasks = self._tasks(at.plan)
-        sink = {**self._target, "deliveryGuarantee": "idempotent"}
         share = None if rate is None else rate / tasks
-        step = Step(sink, at.plan, at.step, skip, share)
+        sink = sink_options(self._target)
+        step = Step(sink, at.plan, at.step, skip, share, at.began_at or {})
         frame = ready(self._source.step(at.plan, at.step), tasks)
-        return sum(row.rows for row in frame.mapInArrow(step.send, SENT).collect())
+        return rows_sent(frame.mapInArrow(step.send, SENT).collect())
 
     def _tasks(self, plan: Plan) -> int:
         """That run at the same time, at most."""
@@ -229,5 +249,5 @@ def _sample(row: dict[str, Any]) -> Sample:
     place = f"{row['topic']} {row.get('brokerName') or '?'}:{row['queueId']} {row['queueOffset']}"
     return Sample(
         place, row.get("msgId") or "", row["stored_ms"], row.get("tags") or "",
-        row.get("keys") or "", len(row["body"]),
+        row.get("keys") or "", len(row["body"] or b""),
     )  # fmt: skip

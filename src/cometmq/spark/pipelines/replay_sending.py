@@ -1,22 +1,29 @@
 """What Spark's tasks do in a step: the messages of each source queue to its target queue, in order.
 
 Rows come sorted by source queue and offset. Each source queue is sent as a partition of the sink
-of its own, with fixed ids; the first ones are left out when an earlier attempt has sent them.
+of its own, with fixed ids; the first ones are left out when the driver knows that they are there.
+What fails is told as a result: Spark would run a task again that raises it.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from cometmq.client.errors import ClientError
+
+from ..connection import cluster_of
+from ..errors import BadOption, ClusterAway, NotSent, SparkError
 from ..own_properties import ADDED, ADDED_PREFIX, FIELDS
 from ..pace import Pace
 from ..sink.ids import BATCH_DIGITS, Origin, fixed_ids
 from ..sink.options import read_sink_options
 from ..sink.task import Task
+from ..topic.offsets import Offsets, from_json
+from .replay_attempts import BegunBefore, Present, check_attempt
 from .replay_plan import Plan
 from .replay_sources import SOURCE
 
@@ -25,12 +32,18 @@ if TYPE_CHECKING:
 
 FROM: Final = "REPLAYED_FROM"
 """A property of what was sent again: topic, broker, queue and offset of the message it is."""
-SENT: Final = f"{SOURCE} int, rows bigint"
-PARTITION_DIGITS: Final = 5
-"""Of an id behind those of its batch: the number of the source queue; the row's number is last."""
+SENT: Final = f"{SOURCE} int, rows bigint, failure string, said string"
+"""What a task tells: how many of a source queue it has sent, and at last what has failed."""
 PORTIONS_A_SECOND: Final = 10
 """So finely is a rate kept."""
 _COLUMNS: Final = ("body", "tags", "keys", "shardingKey", "properties")
+_FAILURES: Final = {kind.__name__: kind for kind in (BadOption, ClusterAway, NotSent, BegunBefore)}
+
+
+def sink_options(target: Mapping[str, str]) -> dict[str, str]:
+    """A message that its broker has counts as sent, however safe it is there: sent again, it would
+    be there twice, and no safer."""
+    return {**target, "deliveryGuarantee": "idempotent", "acknowledge": "stored"}
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -43,16 +56,29 @@ class Step(msgspec.Struct, frozen=True):
     """How many messages of a source queue are there already."""
     rate: float | None
     """Of one task."""
+    began_at: Offsets
+    """Where the target's queues ended before the step."""
 
     def send(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For Spark's `mapInArrow`: rows to be sent become rows of `SENT`."""
-        for source, rows in itertools.groupby(_pieces(batches), key=lambda piece: piece[0]):
-            sent = self._send_queue(source, (batch for _, batch in rows))
-            yield pa.RecordBatch.from_pydict(
-                {SOURCE: pa.array([source], pa.int32()), "rows": pa.array([sent], pa.int64())}
-            )
+        try:
+            check_attempt()
+            for source, rows in self._sent(batches):
+                yield _told(source=source, rows=rows)
+        except (SparkError, ClientError) as error:
+            yield _told(failure=type(error).__name__, said=str(error))
 
-    def _send_queue(self, source: int, batches: Iterable[pa.RecordBatch]) -> int:
+    def _sent(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int]]:
+        """Source queues, and how many messages of each were sent."""
+        began_at = from_json(self.began_at)
+        present = Present(cluster_of(self.sink), ids_of(self.plan, self.number), began_at)
+        pace = Pace(self.rate)
+        for source, pieces in itertools.groupby(_pieces(batches), key=lambda piece: piece[0]):
+            present.check(source, self.plan.queues[source].target, self.skip.get(source, 0))
+            yield source, self._send_queue(source, (batch for _, batch in pieces), pace)
+        pace.rest()  # Else the next step would begin too early.
+
+    def _send_queue(self, source: int, batches: Iterable[pa.RecordBatch], pace: Pace) -> int:
         queue = self.plan.queues[source].target
         options = read_sink_options({**self.sink, "topic": queue.topic})
         origin = Origin(self.plan.id, self.number, source)
@@ -62,9 +88,35 @@ class Step(msgspec.Struct, frozen=True):
             if self.rate is None:
                 task.send(_without(batches, skip))
             else:  # Each portion by itself: else it would wait for more to travel with.
-                for portion in _paced(_without(batches, skip), self.rate):
+                for portion in _paced(_without(batches, skip), pace):
                     task.send([portion])
             return task.rows - skip
+
+
+def rows_sent(told: Sequence[Any]) -> int:
+    """By all tasks, as they tell it. What one failed with is raised; that another attempt was there
+    is so only if nothing worse has happened."""
+    failed = [row for row in told if row.failure is not None]
+    for row in sorted(failed, key=lambda row: row.failure == BegunBefore.__name__):
+        raise _FAILURES.get(row.failure, SparkError)(row.said)
+    return sum(row.rows for row in told)
+
+
+def _told(
+    *,
+    source: int | None = None,
+    rows: int | None = None,
+    failure: str | None = None,
+    said: str | None = None,
+) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            SOURCE: pa.array([source], pa.int32()),
+            "rows": pa.array([rows], pa.int64()),
+            "failure": pa.array([failure], pa.string()),
+            "said": pa.array([said], pa.string()),
+        }
+    )
 
 
 def ready(frame: "DataFrame", partitions: int) -> "DataFrame":
@@ -123,8 +175,7 @@ def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.Record
             yield batch.slice(left_out)
 
 
-def _paced(batches: Iterable[pa.RecordBatch], rate: float) -> Iterator[pa.RecordBatch]:
-    pace = Pace(rate)
+def _paced(batches: Iterable[pa.RecordBatch], pace: Pace) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         size = pace.portion(max(1, batch.num_rows), PORTIONS_A_SECOND)
         for start in range(0, batch.num_rows, size):

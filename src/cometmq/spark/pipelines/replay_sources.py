@@ -3,6 +3,7 @@
 Each tells which messages it has, by queue, and gives the rows of one step.
 """
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 PHYSICAL: Final = "physicalOffset"
 SOURCE: Final = "source"
 NEEDED: Final = ("topic", "queueId", "queueOffset", "storeTimestamp", "body")
+_EPOCH: Final = dt.date(1970, 1, 1)
+_DAY_MS: Final = 86_400_000
+_FIRST_DAY: Final = (dt.date.min - _EPOCH).days
+_LAST_DAY: Final = (dt.date.max - _EPOCH).days
 WANTED: Final = (
     "topic", "brokerName", "queueId", "queueOffset", "msgId", "bornTimestamp", "storeTimestamp",
     "keys", "tags", "body", "reconsumeTimes", "properties",
@@ -44,6 +49,17 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Of every queue; the end is not replayed."""
     where: str = ""
     """SQL over the columns, as in `tags = 'paid' and queueId < 2`."""
+    times_typed: tuple[str, ...] = ()
+    """What a user typed for the times, as `2h`: who types it again means those of the first run."""
+
+    def asked(self) -> "Choice":
+        """The part that is the same whenever a user asks for the same."""
+        if not self.times_typed:
+            return self
+        return msgspec.structs.replace(self, since_ms=None, until_ms=None)
+
+    def of_times(self, since_ms: int | None, until_ms: int | None) -> "Choice":
+        return msgspec.structs.replace(self, since_ms=since_ms, until_ms=until_ms)
 
     def condition(self) -> str:
         """All but the topics, as SQL."""
@@ -55,6 +71,14 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
             f"queueOffset >= {self.first_offset:d}" if self.first_offset is not None else "",
             f"queueOffset < {self.end_offset:d}" if self.end_offset is not None else "",
             f"({self.where})" if self.where else "",
+        ]
+        return " and ".join(filter(None, tests)) or "true"
+
+    def dates(self) -> str:
+        """The days of the times, as SQL over a lake's `date`: the day of storeTimestamp in UTC."""
+        tests = [
+            f"date >= {_date(self.since_ms)}" if self.since_ms is not None else "",
+            f"date <= {_date(self.until_ms)}" if self.until_ms is not None else "",
         ]
         return " and ".join(filter(None, tests)) or "true"
 
@@ -71,6 +95,10 @@ class Source(Protocol):
         """Everything that is chosen."""
         ...
 
+    def has(self, topic: str) -> bool:
+        """Whether there is a message of it, chosen or not."""
+        ...
+
     def step(self, plan: Plan, step: int) -> "DataFrame":
         """Of that, the rows of a step, each with the number of its queue as `source`."""
         ...
@@ -81,16 +109,22 @@ class LakeSource:
 
     def __init__(self, spark: "SparkSession", path: str, choice: Choice) -> None:
         self.shown = path
-        frame = _read_lake(spark, path)
+        is_ours = Records(LakePlace(path)).facts() is not None
+        self._whole = frame = read_lake(spark, path) if is_ours else spark.read.parquet(path)
         missing = [name for name in NEEDED if name not in frame.columns]
         if missing:
             raise BadOption(f"{path} has no column {missing[0]}: it is no lake of messages")
         if choice.topics:
             frame = frame.where(frame.topic.isin(*choice.topics))
+        if is_ours:  # Days lie in directories: others need not be opened.
+            frame = frame.where(choice.dates())
         self._chosen = frame.where(choice.condition())
 
     def all(self) -> "DataFrame":
         return self._chosen
+
+    def has(self, topic: str) -> bool:
+        return not self._whole.where(self._whole.topic == topic).select("topic").isEmpty()
 
     def step(self, plan: Plan, step: int) -> "DataFrame":
         pieces = [queue.piece(step, plan.steps) for queue in plan.queues]
@@ -116,6 +150,9 @@ class TopicSource:
             more["startingOffsetsByTimestampStrategy"] = "latest"
         return self._load(more)
 
+    def has(self, topic: str) -> bool:  # noqa: ARG002 - reading one that is not there is an error
+        return True
+
     def step(self, plan: Plan, step: int) -> "DataFrame":
         pieces = [queue.piece(step, plan.steps) for queue in plan.queues]
         queues = [MessageQueue(queue.topic, queue.broker, queue.queue) for queue in plan.queues]
@@ -139,14 +176,23 @@ class TopicSource:
 class StoreSource:
     """A broker's files. The log is cut into steps where it lies, so each part is read once."""
 
-    def __init__(self, spark: "SparkSession", path: str, choice: Choice) -> None:
+    def __init__(
+        self, spark: "SparkSession", path: str, choice: Choice, options: Mapping[str, str]
+    ) -> None:
+        """`options` of the log reader that say what it makes of damage and loss."""
         self.shown = path
         self._spark = spark
         self._path = path
         self._choice = choice
+        self._options = {**options, "columns": ",".join((*WANTED, PHYSICAL))}
 
     def all(self) -> "DataFrame":
         return self._load({})
+
+    def has(self, topic: str) -> bool:
+        whole = {**self._options, "columns": "topic", "topic": topic}
+        reader = self._spark.read.format("rocketmq-log").options(**whole)
+        return not reader.load(self._path).isEmpty()
 
     def step(self, plan: Plan, step: int) -> "DataFrame":
         start, end = plan.physical_piece(step)
@@ -154,8 +200,7 @@ class StoreSource:
         return _numbered(frame, plan, [(queue.start, queue.end) for queue in plan.queues])
 
     def _load(self, more: Mapping[str, str]) -> "DataFrame":
-        columns = ",".join((*WANTED, PHYSICAL))
-        options = {**self._choice.times(), "columns": columns, **more}
+        options = {**self._options, **self._choice.times(), **more}
         if self._choice.topics:
             options["topics"] = ",".join(self._choice.topics)
         frame = self._spark.read.format("rocketmq-log").options(**options).load(self._path)
@@ -198,10 +243,10 @@ def survey(frame: "DataFrame") -> Survey:
     )
 
 
-def _read_lake(spark: "SparkSession", path: str) -> "DataFrame":
-    if Records(LakePlace(path)).facts() is not None:
-        return read_lake(spark, path)
-    return spark.read.parquet(path)
+def _date(moment_ms: int) -> str:
+    """As SQL, within what SQL has."""
+    day = min(max(moment_ms // _DAY_MS, _FIRST_DAY), _LAST_DAY)
+    return f"date'{_EPOCH + dt.timedelta(days=day)}'"
 
 
 def _broker(frame: "DataFrame") -> "Column":

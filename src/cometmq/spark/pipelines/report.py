@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cometmq.client.admin.traces import TRACE_TOPIC
+from cometmq.protocol.names import RETRY_PREFIX
 
 from ..connection import CONNECTION
 from ..errors import BadOption
@@ -40,9 +43,10 @@ def report(
     """The figures of a cluster, or of one broker's `store` directory without any cluster.
 
     `topics` and `groups`: only these; else all but the system's own. `since_ms` and `until_ms`
-    choose messages by when they were stored. `options` are those of the source that say how to
-    reach the cluster, as `tls` or `accessKey`. `report_page.as_page` makes a page of it. Errors are
-    those of `cometmq.spark.errors`.
+    choose messages by when they were stored; where `topics` are given, consumptions are those of
+    such messages. `options` are those of the source that say how to reach the cluster, as `tls` or
+    `accessKey`. `report_page.as_page` makes a page of it. Errors are those of
+    `cometmq.spark.errors`.
     """
     if bool(namesrv) == bool(store):
         raise BadOption("say what to report on: either namesrv or store")
@@ -73,9 +77,9 @@ def _told(
 ) -> Report:
     tell("looking for topics")
     chosen = source.topics(topics)
-    figures, timeline, sends, consumptions = _counted(source, chosen, groups, tell)
+    figures, timeline, sends, consumptions = _counted(source, chosen, topics, groups, tell)
     tell("asking for offsets of groups")
-    found = source.groups(chosen, groups)
+    found = _with_retries(source, source.groups(chosen, groups))
     return Report(
         source.shown, time.time_ns() // 1_000_000, *time_range, figures, timeline, found, sends,
         consumptions, _notes(source, chosen, found, groups),
@@ -85,7 +89,10 @@ def _told(
 _Counted = tuple[list[TopicFigures], Timeline | None, list[SendTrace], list[ConsumeTrace]]
 
 
-def _counted(source: Source, topics: list[str], groups: Sequence[str], tell: Tell) -> _Counted:
+def _counted(
+    source: Source, topics: list[str], asked: Sequence[str], groups: Sequence[str], tell: Tell
+) -> _Counted:
+    """`asked`: topics that were named. Without any, all that consumers report counts."""
     if not topics:
         return [], None, [], []
     frame = source.messages(topics, report_frames.COLUMNS)
@@ -95,25 +102,34 @@ def _counted(source: Source, topics: list[str], groups: Sequence[str], tell: Tel
         tell("sorting them by time")
         timeline = report_frames.timeline(messages, figures)
         tell("reading traces")
-        sends, consumptions = _traces(source, messages, topics, groups)
+        sends, consumptions = _traces(source, messages, asked, groups)
+        sends = [trace for trace in sends if trace.topic in topics]
     return figures, timeline, sends, consumptions
 
 
 def _traces(
-    source: Source, messages: "DataFrame", topics: list[str], groups: Sequence[str]
+    source: Source, messages: "DataFrame", asked: Sequence[str], groups: Sequence[str]
 ) -> tuple[list[SendTrace], list[ConsumeTrace]]:
     if not source.has(TRACE_TOPIC):
         return [], []
     events = report_traces.events(source.messages([TRACE_TOPIC], report_traces.COLUMNS)).cache()
     try:
         sends = report_traces.send_traces(events)
-        consumptions = report_traces.consume_traces(events, messages)
+        consumed = report_traces.consumptions_of(events, messages) if asked else events
+        consumptions = report_traces.consume_traces(consumed, messages)
     finally:
         events.unpersist()
-    return (
-        [trace for trace in sends if trace.topic in topics],
-        [trace for trace in consumptions if not groups or trace.group in groups],
-    )
+    return sends, [trace for trace in consumptions if not groups or trace.group in groups]
+
+
+def _with_retries(source: Source, groups: list[GroupFigures]) -> list[GroupFigures]:
+    topics = {group.group: RETRY_PREFIX + group.group for group in groups}
+    there = [topic for topic in topics.values() if source.has(topic)]
+    counts = report_frames.counts(source.messages(there, ("topic",))) if there else {}
+    return [
+        msgspec.structs.replace(group, retries=counts.get(topics[group.group], 0))
+        for group in groups
+    ]
 
 
 def _notes(

@@ -67,9 +67,10 @@ def stacked_bars(
 
 
 def lines(title: str, rows: Sequence[Row], axis: Axis, show: Show) -> str:
-    """A line for each row, on a scale of powers of ten: small values and large ones both show."""
+    """A line for each row, on a scale of powers of ten: small values and large ones both show.
+    Those below 0 lie at 0; what they are is told beside the pointer."""
     known = [value for row in rows for value in row.values if value is not None]
-    powers = max(1, math.ceil(math.log10(max(known, default=1) + 1)))
+    powers = max(1, math.ceil(math.log10(max([0, *known]) + 1)))
     step = _INSIDE_WIDTH / len(axis.labels)
 
     def part(value: float) -> float:

@@ -42,8 +42,6 @@ class TopicFigures(msgspec.Struct, frozen=True):
     size: Spread
     stored_after_ms: Spread
     """From birth to store. A message that was to be delivered later counts with its delay."""
-    retried: int
-    """Messages that consumers had failed at before."""
     tags: list[TagCount]
     """The most frequent ones."""
     share_of_tags: int
@@ -92,6 +90,9 @@ class GroupFigures(msgspec.Struct, frozen=True):
     consume_tps: float | None
     """None where only files were read."""
     dead_letters: int | None
+    retries: int = 0
+    """Messages that came to it once more in this time, of any topic; one counts as often as it
+    came."""
 
 
 class SendTrace(msgspec.Struct, frozen=True):

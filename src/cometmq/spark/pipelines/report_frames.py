@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (
     "topic", "brokerName", "queueId", "msgId", "bornTimestamp", "storeTimestamp", "tags", "body",
-    "reconsumeTimes",
 )  # fmt: skip
 TAGS_MAX: Final = 8
 """Of each topic in the report."""
@@ -48,7 +47,6 @@ def small(messages: "DataFrame") -> "Iterator[DataFrame]":
         (stored - f.unix_millis("bornTimestamp")).alias("waited_ms"),
         f.octet_length("body").alias("size"),
         f.coalesce("tags", f.lit("")).alias("tag"),
-        (f.col("reconsumeTimes") > 0).alias("is_retried"),
     ).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield frame
@@ -68,7 +66,6 @@ def topic_figures(messages: "DataFrame") -> list[TopicFigures]:
         f.max("stored_ms").alias("last_ms"),
         *spread_columns("size"),
         *spread_columns("waited_ms"),
-        f.count_if("is_retried").alias("retried"),
     )
     tags = _tags(messages)
     rows = sorted(counted.collect(), key=lambda row: (-row.messages, row.topic))
@@ -96,6 +93,11 @@ def timeline(messages: "DataFrame", topics: list[TopicFigures]) -> Timeline | No
     return Timeline(start * width, width, count, series, p50, p99)
 
 
+def counts(messages: "DataFrame") -> dict[str, int]:
+    """By topic."""
+    return {row.topic: row["count"] for row in messages.groupBy("topic").count().collect()}
+
+
 def spread_columns(name: str) -> "tuple[Column, Column, Column]":
     """What `spread_in` reads of a row."""
     from pyspark.sql import functions as f
@@ -120,7 +122,7 @@ def _topic(row: Any, tags: list[TagCount]) -> TopicFigures:
     assert waited is not None
     return TopicFigures(
         row.topic, row.messages, row.bytes, row.queues, row.first_ms, row.last_ms, size, waited,
-        row.retried, tags, sum(tag.messages for tag in tags),
+        tags, sum(tag.messages for tag in tags),
     )  # fmt: skip
 
 

@@ -161,13 +161,13 @@ def _topics(topics: Sequence[TopicFigures]) -> str:
         "Topics",
         _table(
             ("topic", "messages", "", "bytes", "queues", "size 50 %", "size 99 %", "largest",
-             "retried", "first", "last"),
+             "first", "last"),
             [
                 (
                     topic.topic, number(topic.messages), _bar(topic.messages, most),
                     size(topic.bytes), number(topic.queues), size(topic.size.p50),
-                    size(topic.size.p99), size(topic.size.max), number(topic.retried),
-                    _short_moment(topic.first_ms), _short_moment(topic.last_ms),
+                    size(topic.size.p99), size(topic.size.max), _short_moment(topic.first_ms),
+                    _short_moment(topic.last_ms),
                 )
                 for topic in topics
             ],
@@ -190,11 +190,11 @@ def _groups(report: Report) -> str:
         (
             group.group, number(group.lag), _bar(group.lag, most), _behind(group, report.made_ms),
             "–" if group.consume_tps is None else number(group.consume_tps),
-            number(group.dead_letters or 0),
+            number(group.retries), number(group.dead_letters or 0),
         )
         for group in sorted(report.groups, key=lambda group: -group.lag)
     ]  # fmt: skip
-    header = ("group", "lag", "", "behind by", "consumed per s", "dead letters")
+    header = ("group", "lag", "", "behind by", "consumed per s", "retries", "dead letters")
     return _section(
         "Consumer groups",
         _table(header, rows),

@@ -71,6 +71,11 @@ def consume_traces(found: "DataFrame", messages: "DataFrame") -> list[ConsumeTra
     return [_consumption(row) for row in rows]
 
 
+def consumptions_of(found: "DataFrame", messages: "DataFrame") -> "DataFrame":
+    """The events of these messages: a consumption does not tell its topic."""
+    return found.join(messages.select("msgId").distinct(), "msgId", "left_semi")
+
+
 def _decoded(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa
 

@@ -1,8 +1,9 @@
 """The end of a transactional write: all half messages of a batch are decided alike.
 
 NameServers keep how far each query has come, as a value for its id: that batch 7 has begun before
-its first half message is committed, that it is done behind the last. So a batch that Spark runs
-again, because its driver died before it noted the end, is not shown to consumers a second time:
+its first half message is committed, that it is done behind the last. More than half of them must
+know, and more than half are asked, so that one may be away or new. A batch that Spark runs again,
+because its driver died before it noted the end, is not shown to consumers a second time:
 
     7 is done    the new half messages of batch 7 are rolled back
     7 has begun  those whose ids are in the topic already are rolled back, the others committed
@@ -21,13 +22,14 @@ from cometmq.client.admin import Admin
 from cometmq.client.link import Link
 
 from ..topic.patience import patiently
-from .halves import Decisions, Half
+from .decisions import Decisions
+from .halves import Half
 from .options import SinkOptions
 from .orphans import HalfEnds, Orphans
+from .shown import Shown
 
 log = logging.getLogger(__name__)
 NAMESPACE: Final = "COMETMQ_SPARK_SINK"
-LOOKS_AT_ONCE: Final = 32
 
 
 class Batch(NamedTuple):
@@ -50,11 +52,13 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Commits:
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, *, is_ordered: bool) -> None:
+        """`is_ordered`: whether rows of one queue are to be shown in their order."""
         self._options = options
         self._admin = Admin(options.cluster)
         self._link = Link(options.cluster)
-        self._decisions = Decisions(self._link, options)
+        self._shown = Shown(self._admin, options.send_timeout_s)
+        self._decisions = Decisions(self._link, options, self._shown, is_ordered=is_ordered)
         self._orphans = Orphans(self._admin, self._decisions)
 
     async def __aenter__(self) -> Self:
@@ -82,11 +86,11 @@ class Commits:
             log.warning("batch %d of query %s was committed before: not shown again", batch, query)
             await self._decisions.roll_back(halves)
             return
-        since = mark.half_ends or written.half_ends
-        shown = await self._shown(halves) if mark.batch == batch else set()
+        since = {**written.half_ends, **mark.half_ends}
+        shown = await self._shown.among(halves) if mark.batch == batch else set()
         await self._write(query, Mark(batch, done=False, half_ends=since))
-        await self._decisions.commit([half for half in halves if half.unique_id not in shown])
-        await self._decisions.roll_back([half for half in halves if half.unique_id in shown])
+        await self._decisions.commit([half for half in halves if half not in shown])
+        await self._decisions.roll_back([half for half in halves if half in shown])
         ends = await self._orphans.roll_back(query, since, halves)
         await self._write(query, Mark(batch, done=True, half_ends=ends))
 
@@ -99,26 +103,18 @@ class Commits:
 
     async def _read(self, query: str) -> Mark:
         told = await patiently(
-            lambda: self._admin.namesrvs.get(NAMESPACE, query),
-            "asking the NameServer how far the query has come",
+            lambda: self._admin.namesrvs.get_from_most(NAMESPACE, query),
+            "asking the NameServers how far the query has come",
             patience_s=self._options.send_timeout_s,
         )
-        return Mark() if told is None else msgspec.json.decode(told, type=Mark)
+        marks = [msgspec.json.decode(text, type=Mark) for text in told]
+        return max(marks, key=lambda mark: (mark.batch, mark.done), default=Mark())
 
     async def _write(self, query: str, mark: Mark) -> None:
         await patiently(
-            lambda: self._admin.namesrvs.put(NAMESPACE, query, msgspec.json.encode(mark).decode()),
-            "telling all NameServers how far the query has come",
+            lambda: self._admin.namesrvs.put_to_most(
+                NAMESPACE, query, msgspec.json.encode(mark).decode()
+            ),
+            "telling the NameServers how far the query has come",
             patience_s=self._options.send_timeout_s,
         )
-
-    async def _shown(self, halves: Sequence[Half]) -> set[str]:
-        """Ids that are in their topics already. Slow: brokers are asked about one at a time."""
-        room = asyncio.Semaphore(LOOKS_AT_ONCE)
-
-        async def is_shown(half: Half) -> bool:
-            async with room:
-                return bool(await self._admin.messages.by_id(half.topic, half.unique_id))
-
-        found = await asyncio.gather(*map(is_shown, halves))
-        return {half.unique_id for half, is_there in zip(halves, found, strict=True) if is_there}

@@ -5,7 +5,8 @@ sends the row again gives it the same id:
 
     0  int8  0, or 255 if the row is delayed: no address of a machine begins so
     1  5 bytes of a hash of the query, or of the job of a batch write
-    6  int32 batch          10 int48 partition (20 bits), row (28 bits)
+    6  int32 batch; of a job, more of its name
+    10 int48 partition (20 bits), row (28 bits)
 
 It means the same row only if a partition that is computed again has the same rows in the same
 order: a plan without chance and time, over a source that repeats itself, as ours does.
@@ -15,6 +16,7 @@ Others begin as RocketMQ's do, with address, process and time, and are counted i
 
 import hashlib
 import time
+import uuid
 from typing import Final, NamedTuple
 
 from cometmq.client.producer.message_ids import unique_ids
@@ -35,11 +37,17 @@ _NUMBER_MASK: Final = 2**32 - 1
 
 
 class Origin(NamedTuple):
-    """What a task writes: a partition of a batch of a query. A batch write is batch 0 of a job."""
+    """What a task writes: a partition of a batch of a query, or of a job's only batch."""
 
     query: str
     batch: int
     partition: int
+
+
+def origin_in_job(job: uuid.UUID, partition: int) -> Origin:
+    """Of a batch write. There are many more jobs than queries, so the number of its batch, which
+    means nothing, helps to tell them apart."""
+    return Origin(str(job), job.int & _BATCH_MAX, partition)
 
 
 class Ids(NamedTuple):

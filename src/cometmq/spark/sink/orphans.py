@@ -16,8 +16,10 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import HALF_TOPIC
 
 from ..errors import SparkError
-from .halves import Decisions, Half
+from .decisions import Decisions
+from .halves import Half
 from .ids import QUERY_DIGITS, Origin, fixed_ids
+from .rows import NO_QUEUE
 
 log = logging.getLogger(__name__)
 HalfEnds = Mapping[str, int]
@@ -41,17 +43,18 @@ class Orphans:
         self._decisions = decisions
 
     async def roll_back(self, query: str, since: HalfEnds, known: Collection[Half]) -> HalfEnds:
-        """Those of a query that are not `known`; up to where was looked. As far as possible: what
-        cannot be decided now stays invisible."""
-        ends = await half_ends(self._admin)
-        try:
-            for name, end in ends.items():
-                mine = {half.queue_offset for half in known if half.broker_name == name}
+        """Those of a query that are not `known`; from where on the next one has to look. As far as
+        possible: what cannot be decided now stays invisible."""
+        reached = dict(since)
+        for name, end in (await half_ends(self._admin)).items():
+            mine = {half.queue_offset for half in known if half.broker_name == name}
+            try:
                 if name in since and end - since[name] > len(mine):
                     await self._roll_back(query, name, range(since[name], end), mine)
-        except (ClientError, SparkError) as error:
-            log.warning("half messages of query %s may be left over: %s", query, error)
-        return ends
+                reached[name] = end
+            except (ClientError, SparkError) as error:
+                log.warning("half messages of query %s may be left over: %s", query, error)
+        return reached
 
     async def _roll_back(self, query: str, name: str, where: range, known: Collection[int]) -> None:
         prefix = fixed_ids(Origin(query, 0, 0), 0, 0).text(0)[:QUERY_DIGITS]
@@ -69,7 +72,8 @@ class Orphans:
 
 
 def _half(message: ReceivedMessage, broker_name: str) -> Half:
+    """As far as a rollback needs it."""
     return Half(
-        message.properties.get(_REAL_TOPIC, ""), broker_name, message.queue_offset,
-        message.physical_offset, message.message_id,
+        message.properties.get(_REAL_TOPIC, ""), broker_name, NO_QUEUE, message.queue_offset,
+        message.physical_offset, message.message_id, body_crc=0,
     )  # fmt: skip

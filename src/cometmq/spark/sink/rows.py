@@ -34,6 +34,10 @@ Refuse = Callable[[int, str], NoReturn]
 NO_QUEUE: Final = -1
 OWN_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 512
 """Of a row's own properties: sink and broker add some."""
+OF_TRANSACTIONS: Final = frozenset({
+    "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES", "__transactionId__",
+})  # fmt: skip
+"""What brokers read from half messages, and would decide by."""
 _TEXTS: Final = {"tags": TAGS, "keys": KEYS, "shardingKey": SHARDING_KEY}
 _BINARY: Final = pa.binary()
 _LAID_OUT_SO: Final = (_BINARY, pa.string())
@@ -79,14 +83,17 @@ class Rows(NamedTuple):
         return sizes if self.properties is None else sizes + self.properties.sizes
 
 
-def rows_of(batch: pa.RecordBatch, topic: str, first_row: int, partition: int) -> Rows:
+def rows_of(
+    batch: pa.RecordBatch, topic: str, first_row: int, partition: int, *, are_halves: bool = False
+) -> Rows:
     """NotSent with the first row that cannot be sent and why."""
 
     def refuse(row: int, why: str) -> NoReturn:
         raise NotSent(f"row {first_row + row} of partition {partition}: {why}")
 
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
-    properties = _properties(columns, refuse)
+    reserved = RESERVED | OF_TRANSACTIONS if are_halves else RESERVED
+    properties = _properties(columns, reserved, refuse)
     topics, topic_numbers = _topics(columns.get("topic"), topic, refuse)
     bodies = _bodies(columns["body"], refuse)
     return Rows(
@@ -187,11 +194,13 @@ def _delayed(columns: dict[str, pa.Array]) -> Truths | None:
 # -- properties ----------------------------------------------------------------------------------
 
 
-def _properties(columns: dict[str, pa.Array], refuse: Refuse) -> Values | None:
+def _properties(
+    columns: dict[str, pa.Array], reserved: frozenset[str], refuse: Refuse
+) -> Values | None:
     pieces = [_text_property(name, columns[name], refuse) for name in _TEXTS if name in columns]
     pieces += _delay_properties(columns, refuse)
     if "properties" in columns:
-        pieces.append(_map_properties(columns["properties"], refuse))
+        pieces.append(_map_properties(columns["properties"], reserved, refuse))
     if not pieces:
         return None
     joined = pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, b"")
@@ -254,10 +263,10 @@ def _delay_properties(columns: dict[str, pa.Array], refuse: Refuse) -> list[pa.A
     return pieces
 
 
-def _map_properties(maps: pa.Array, refuse: Refuse) -> pa.Array:
+def _map_properties(maps: pa.Array, reserved: frozenset[str], refuse: Refuse) -> pa.Array:
     """Entries stand behind one another already: only where a row begins is to be found out."""
     names, values, starts = maps.keys, maps.items, np.asarray(maps.offsets)
-    _check_entries(names, values, lambda entry, why: refuse(_row_of(starts, entry), why))
+    _check_entries(names, values, reserved, lambda entry, why: refuse(_row_of(starts, entry), why))
     encoded = pc.binary_join_element_wise(
         names.cast(_BINARY), pa.scalar(b"\x01"), values.cast(_BINARY), pa.scalar(b"\x02"),
         pa.scalar(b""),
@@ -270,9 +279,11 @@ def _binaries(count: int, offsets: Any, data: Any) -> pa.Array:
     return pa.Array.from_buffers(_BINARY, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _check_entries(names: pa.Array, values: pa.Array, refuse: Refuse) -> None:
-    reserved = pc.is_in(names, pa.array(sorted(RESERVED)))
-    if (entry := _first(reserved)) is not None:
+def _check_entries(
+    names: pa.Array, values: pa.Array, reserved: frozenset[str], refuse: Refuse
+) -> None:
+    taken = pc.is_in(names, pa.array(sorted(reserved)))
+    if (entry := _first(taken)) is not None:
         refuse(
             entry,
             f"properties: RocketMQ uses {names[entry]} itself; set the column of that meaning, or "

@@ -44,6 +44,8 @@ WINDOW_PARCELS: Final = 256
 LANES_APART: Final = 128
 """Parcels under way at once that need no order."""
 UNSAFE_TRIES: Final = 3
+TOO_MANY_HALVES: Final = "transactions are undecided"
+"""What our broker says to half messages when it has a million of them."""
 TOPIC_QUEUES: Final = ProducerOptions.default_topic_queues
 Stored = Callable[[Parcel, SendAnswer], None]
 """Told of every parcel that is acknowledged, and where it is."""
@@ -229,6 +231,12 @@ class Sending:
             raise
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
+            if TOO_MANY_HALVES in (answer.remark or ""):
+                raise NotSent(
+                    f"{_name(parcel)}: broker {queue.broker_name} says {answer.remark!r}: it takes "
+                    "no more half messages until some are decided, which those of a batch are at "
+                    "its end; write smaller batches (maxOffsetsPerTrigger), or to more brokers"
+                )
             raise error_of(answer.code, answer.remark, queue.broker_name)
         if status is not SendStatus.OK and options.acknowledge is Acknowledge.SAFE:
             raise _NotSafe(

@@ -78,7 +78,10 @@ class Task:
 
     def _send(self, batch: pa.RecordBatch) -> None:
         first_row, partition = self.rows, self._origin.partition
-        rows = rows_of(batch, self._options.topic, first_row, partition)
+        rows = rows_of(
+            batch, self._options.topic, first_row, partition,
+            are_halves=self._options.is_transactional,
+        )  # fmt: skip
         queues = {topic: self._queues(topic) for topic in rows.topics}
         fixed = self._options.has_fixed_ids
         ids = fixed_ids(self._origin, first_row, rows.number) if fixed else fresh_ids(rows.number)

@@ -27,12 +27,12 @@ from ..errors import SparkError
 from ..worker_garbage import leave_modules_alone
 from .commits import Batch, Commits
 from .halves import Half, half_of
-from .ids import Origin
+from .ids import Origin, origin_in_job
 from .options import SinkOptions, read_sink_options
 from .orphans import HalfEnds, half_ends
 from .parcels import Parcel
 from .sending import Sending
-from .task import Known, Task
+from .task import PLACING, Known, Task
 
 log = logging.getLogger(__name__)
 QUERY = "sql.streaming.queryId"
@@ -65,19 +65,19 @@ class RocketMQWriter(DataSourceArrowWriter):
     def __init__(self, given: Mapping[str, str], columns: Sequence[str]) -> None:
         self._given = given
         self._columns = columns
-        self._job = str(uuid.uuid4())
+        self._job = uuid.uuid4()
         self._plan = asyncio.run(planned(read_sink_options(given)))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        origin = Origin(self._job, 0, _task().partitionId())
+        origin = origin_in_job(self._job, _task().partitionId())
         return write_rows(self._given, origin, self._columns, self._plan, iterator)
 
     def commit(self, messages: Messages) -> None:
-        written = Batch(self._job, _halves(messages), self._plan.half_ends)
-        _decide(self._given, written, lambda commits: commits.commit(written))
+        written = Batch(str(self._job), _halves(messages), self._plan.half_ends)
+        _decide(self._given, written, self._columns, lambda commits: commits.commit(written))
 
     def abort(self, messages: Messages) -> None:
-        _roll_back(self._given, Batch(self._job, _halves(messages), self._plan.half_ends))
+        _roll_back(self._given, Batch(str(self._job), _halves(messages), self._plan.half_ends))
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -96,7 +96,10 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
         written = _batch(messages)
-        _decide(self._given, written, lambda commits: commits.commit_batch(written, batchId))
+        _decide(
+            self._given, written, self._columns,
+            lambda commits: commits.commit_batch(written, batchId),
+        )  # fmt: skip
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         _roll_back(self._given, _batch(messages))
@@ -173,10 +176,13 @@ def _batch(messages: Messages) -> Batch:
 
 
 def _decide(
-    given: Mapping[str, str], written: Batch, decide: Callable[[Commits], Awaitable[None]]
+    given: Mapping[str, str],
+    written: Batch,
+    columns: Sequence[str],
+    decide: Callable[[Commits], Awaitable[None]],
 ) -> None:
     async def decided(options: SinkOptions) -> None:
-        async with Commits(options) as commits:
+        async with Commits(options, is_ordered=not PLACING.isdisjoint(columns)) as commits:
             await decide(commits)
 
     options = read_sink_options(given)
@@ -187,6 +193,6 @@ def _decide(
 def _roll_back(given: Mapping[str, str], written: Batch) -> None:
     """As far as possible: what stays undecided is never shown to consumers either."""
     try:
-        _decide(given, written, lambda commits: commits.roll_back(written))
+        _decide(given, written, (), lambda commits: commits.roll_back(written))
     except (ClientError, SparkError) as error:
         log.warning("%d half messages stay undecided: %s", len(written.halves), error)

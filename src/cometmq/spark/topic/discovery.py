@@ -1,7 +1,9 @@
 """Which queues a read is about, and what each of them has, as NameServer and brokers tell it now.
 
 Topics by name or pattern, or queues one by one. A topic that a stream has read from may be away,
-since its brokers sign off when they are started anew; its queues are missing then, no more.
+since its brokers sign off when they are started anew; its queues are missing then, no more. Where
+queues begin and end is for masters to say: of what slaves tell, only that counts which a stream can
+go on with.
 """
 
 import re
@@ -10,12 +12,13 @@ from collections.abc import Collection
 from cometmq.client.admin import Admin
 from cometmq.client.admin.progress import QueueStats
 from cometmq.client.admin.reach import together
-from cometmq.client.errors import TopicNotFound
+from cometmq.client.errors import NoRoute, TopicNotFound
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.topic_config import PERM_READ
 
 from ..errors import BadOption
-from .offsets import order, queue_text
+from .copies import without_master
+from .offsets import ByQueue, order, queue_text
 from .options import SourceOptions
 
 KnownQueues = dict[MessageQueue, QueueStats]
@@ -23,10 +26,11 @@ KnownQueues = dict[MessageQueue, QueueStats]
 
 
 async def discover(
-    admin: Admin, options: SourceOptions, known_topics: Collection[str] = ()
+    admin: Admin, options: SourceOptions, places: ByQueue | None = None
 ) -> KnownQueues:
-    """All queues that can be read and are wanted, in order. `known_topics` may be away."""
-    may_miss = set(known_topics)
+    """All queues that can be read and are wanted, in order. `places` are those that a stream has
+    reached: their queues may be away. Without them all must be there, masters included."""
+    may_miss = {queue.topic for queue in places or ()}
     if options.pattern:
         # Topics for retries and dead letters are found by who asks for them.
         names = await admin.topics.names(internal="%" in options.pattern)
@@ -35,17 +39,22 @@ async def discover(
     else:
         topics = sorted({*options.topics, *(queue.topic for queue in options.assigned)})
     tables = await together(*(_queues_of(admin, topic, may_miss) for topic in topics))
-    found = {queue: stats for table in tables for queue, stats in table.items()}
-    return _wanted(found, options, first=not known_topics)
+    found = {queue: stats for table, _ in tables for queue, stats in table.items()}
+    copies = {queue for table, away in tables for queue in table if queue.broker_name in away}
+    return _credible(_wanted(found, options, first=places is None), copies, places)
 
 
-async def _queues_of(admin: Admin, topic: str, may_miss: Collection[str]) -> KnownQueues:
+async def _queues_of(
+    admin: Admin, topic: str, may_miss: Collection[str]
+) -> tuple[KnownQueues, set[str]]:
+    """What a topic has, and at which brokers a slave says so."""
     try:
         route = await admin.topics.route(topic)
-        stats = (await admin.topics.stats(topic)).queues
+        stats = (await admin.topics.stats(topic, route)).queues
+        copies = await without_master(admin, route)
     except TopicNotFound:
         if topic in may_miss:
-            return {}
+            return {}, set()
         raise BadOption(f"there is no topic {topic}: create it first") from None
     readable = {
         MessageQueue(topic, data.broker_name, number)
@@ -53,7 +62,21 @@ async def _queues_of(admin: Admin, topic: str, may_miss: Collection[str]) -> Kno
         if data.perm & PERM_READ
         for number in range(data.read_queue_nums)
     }
-    return {queue: told for queue, told in stats.items() if queue in readable}
+    return {queue: told for queue, told in stats.items() if queue in readable}, copies
+
+
+def _credible(
+    found: KnownQueues, copies: Collection[MessageQueue], places: ByQueue | None
+) -> KnownQueues:
+    """Without what slaves say of queues whose place they do not have."""
+    if places is None and (away := {queue.broker_name for queue in copies if queue in found}):
+        raise NoRoute(f"the master of {', '.join(sorted(away))} is away")
+    known = places or {}
+    return {
+        queue: told
+        for queue, told in found.items()
+        if queue not in copies or told.min_offset <= known.get(queue, -1) <= told.max_offset
+    }
 
 
 def _wanted(found: KnownQueues, options: SourceOptions, *, first: bool) -> KnownQueues:
@@ -64,9 +87,15 @@ def _wanted(found: KnownQueues, options: SourceOptions, *, first: bool) -> Known
         chosen = {queue: found[queue] for queue in options.assigned if queue in found}
     elif options.queues:
         names = set(options.queues)
-        chosen = {q: told for q, told in found.items() if names & {queue_text(q), str(q.queue_id)}}
-        if found and first and not chosen:
-            raise BadOption(f"queues: none of {', '.join(options.queues)} is there")
+        chosen = {q: told for q, told in found.items() if names & _names(q)}
+        unknown = sorted(names.difference(*map(_names, chosen)))
+        if found and first and unknown:
+            raise BadOption(f"queues: there is no {', '.join(unknown)}")
     else:
         chosen = found
     return dict(sorted(chosen.items(), key=lambda item: order(item[0])))
+
+
+def _names(queue: MessageQueue) -> set[str]:
+    """By which the option `queues` may mean it."""
+    return {queue_text(queue), str(queue.queue_id)}

@@ -1,72 +1,168 @@
 """Which messages of a queue are there for a second time: those that Spark's sink had to send again.
 
-Pure. Only ids that the sink gives to the same row each time are looked at (`sink/ids.py`). Of every
-query the ids of its newest batch are kept: a batch begins only when the one before has its end, so
-whatever is sent twice stands between the messages of its own batch. A message is left out only if
-the very same id stands before it in its queue.
+Pure. Only ids that the sink gives to the same row each time are looked at (`sink/ids.py`), and a
+message is left out only if one with the same id and the same body stands before it in its queue.
+Of every query the two newest batches are kept: a batch begins only when the one before has its end,
+but a task that Spark gave up may still send some rows of that one. A batch write has one batch
+however long it is, so of all ids together no more than the last ones are kept.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from cometmq.protocol.columns import Column
 
 from ..sink.ids import BATCH_DIGITS, FIXED, QUERY_DIGITS
 
+log = logging.getLogger(__name__)
+BATCHES_KEPT: Final = 2
+"""Of each query."""
 
-class Duplicates:
-    """Fed with the ids of a queue, in order."""
+
+class Piece(NamedTuple):
+    """Messages of a queue that stand behind one another."""
+
+    ids: Sequence[str]
+    crcs: Sequence[int]
+    """Of their bodies; nothing where no id is a sink's."""
+
+    @property
+    def has_fixed(self) -> bool:
+        return any(text.startswith(FIXED) for text in self.ids)
+
+
+def piece_of(ids: Sequence[str], bodies: Column) -> Piece:
+    piece = Piece(ids, ())
+    if not piece.has_fixed:
+        return piece
+    ends, data = memoryview(bodies.offsets).cast("i").tolist(), memoryview(bodies.data)
+    return Piece(ids, [crc32(data[start:end]) for start, end in pairwise(ends)])
+
+
+class _Known:
+    """Ids of one batch, with the check sums of their messages' bodies."""
 
     def __init__(self) -> None:
-        self._newest: dict[str, str] = {}
-        """The newest batch of each query."""
-        self._ids: dict[str, set[str]] = {}
-        """Of each such batch."""
+        self._newer: dict[str, int] = {}
+        self._older: dict[str, int] = {}
+        self._others: set[tuple[str, int]] = set()
+        """Messages whose id another one had before."""
 
-    def unknown(self, ids: Sequence[str]) -> dict[str, str]:
+    def has(self, text: str, crc: int) -> bool:
+        return (
+            self._newer.get(text) == crc
+            or self._older.get(text) == crc
+            or (text, crc) in self._others
+        )
+
+    def has_none(self, ids: Iterable[str]) -> bool:
+        return self._newer.keys().isdisjoint(ids) and self._older.keys().isdisjoint(ids)
+
+    def add(self, text: str, crc: int) -> bool:
+        """Whether its id is that of another one."""
+        if text not in self._newer and text not in self._older:
+            self._newer[text] = crc
+            return False
+        self._others.add((text, crc))
+        return True
+
+    def add_all(self, fresh: Mapping[str, int]) -> None:
+        self._newer.update(fresh)
+
+    def age(self) -> bool:
+        """Forget those that were there the last time already; whether others are left."""
+        self._older, self._newer = self._newer, {}
+        self._others.clear()
+        return bool(self._older)
+
+
+class Duplicates:
+    """Fed with the messages of a queue, in order."""
+
+    def __init__(self, kept_max: int) -> None:
+        """`kept_max`: so many ids of those that come are kept, and less than twice as many."""
+        self._kept_max = kept_max
+        self._batches: dict[str, list[str]] = {}
+        """The newest of each query, the oldest one first."""
+        self._known: dict[str, _Known] = {}
+        """Of each such batch."""
+        self._fresh = 0
+        self._stood: frozenset[str] | None = None
+        """Queries that have messages before those that come, once that is known."""
+        self._has_warned = False
+
+    def unknown(self, piece: Piece) -> dict[str, str]:
         """Queries of which nothing is known yet, with the oldest batch that comes of each: what
-        stands before these ids has to be told by `before`."""
-        batches = {text[:BATCH_DIGITS] for text in ids if text.startswith(FIXED)}
+        stands before these messages has to be told by `before`."""
+        batches = {text[:BATCH_DIGITS] for text in piece.ids if text.startswith(FIXED)}
         new: dict[str, str] = {}
         for batch in sorted(batches):
-            if batch[:QUERY_DIGITS] not in self._newest:
-                new.setdefault(batch[:QUERY_DIGITS], batch)
+            query = batch[:QUERY_DIGITS]
+            if query not in self._batches and (self._stood is None or query in self._stood):
+                new.setdefault(query, batch)
         return new
 
-    def before(self, earlier: "Earlier") -> None:
-        for query, batch in earlier.batches.items():
-            self._newest[query] = batch
-            self._ids[batch] = earlier.ids[batch]
+    def before(self, earlier: "Earlier", *, is_all: bool = False) -> None:
+        """`is_all`: it was told of everything that stands there, as far as anybody would look."""
+        for query, batches in earlier.batches.items():
+            self._batches[query] = sorted(batches)[-BATCHES_KEPT:]
+            self._known |= {batch: batches[batch] for batch in self._batches[query]}
+        if is_all:
+            self._stood = frozenset(earlier.queries)
 
-    def repeated(self, ids: Sequence[str]) -> list[int]:
-        """Which of the next ids are there already, by their numbers."""
-        if not any(text.startswith(FIXED) for text in ids):
+    def repeated(self, piece: Piece) -> list[int]:
+        """Which of the next messages are there already, by their numbers."""
+        if not piece.crcs:
             return []
-        fresh, batch = set(ids), ids[0][:BATCH_DIGITS]
-        seen = self._ids.get(batch)
+        batch, fresh = piece.ids[0][:BATCH_DIGITS], dict(zip(piece.ids, piece.crcs, strict=True))
+        known = self._known.get(batch)
+        self._make_room(len(fresh))
         if (
-            seen is not None
-            and len(fresh) == len(ids)
-            and seen.isdisjoint(fresh)
-            and all(text.startswith(batch) for text in ids)
+            known is not None
+            and len(fresh) == len(piece.ids)
+            and known.has_none(fresh)
+            and all(text.startswith(batch) for text in piece.ids)
         ):
-            seen |= fresh
+            known.add_all(fresh)
             return []
-        return [number for number, text in enumerate(ids) if self._is_repeated(text)]
+        both = enumerate(zip(piece.ids, piece.crcs, strict=True))
+        return [number for number, (text, crc) in both if self._is_repeated(text, crc)]
 
-    def _is_repeated(self, text: str) -> bool:
+    def _make_room(self, count: int) -> None:
+        if self._fresh >= self._kept_max:
+            self._fresh = 0
+            self._known = {batch: known for batch, known in self._known.items() if known.age()}
+        self._fresh += count
+
+    def _is_repeated(self, text: str, crc: int) -> bool:
         if not text.startswith(FIXED):
             return False
-        query, batch = text[:QUERY_DIGITS], text[:BATCH_DIGITS]
-        newest = self._newest.get(query, "")
-        if batch > newest:
-            self._ids.pop(newest, None)
-            self._newest[query], self._ids[batch] = batch, {text}
+        known = self._of_batch(text[:BATCH_DIGITS])
+        if known is None:
             return False
-        if batch < newest:
-            return False
-        seen = self._ids[batch]
-        if text in seen:
+        if known.has(text, crc):
             return True
-        seen.add(text)
+        if known.add(text, crc) and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "two messages have the id %s, but not the same body: both are read; what was "
+                "written gave other rows, or another order, when it ran again", text,
+            )  # fmt: skip
         return False
+
+    def _of_batch(self, batch: str) -> _Known | None:
+        """None if the batch is too old to be kept."""
+        batches = self._batches.setdefault(batch[:QUERY_DIGITS], [])
+        if batch not in batches:
+            batches.append(batch)
+            batches.sort()
+            for old in batches[:-BATCHES_KEPT]:
+                self._known.pop(old, None)
+            del batches[:-BATCHES_KEPT]
+        return self._known.setdefault(batch, _Known()) if batch in batches else None
 
 
 class Earlier:
@@ -74,9 +170,11 @@ class Earlier:
 
     def __init__(self, wanted: Mapping[str, str]) -> None:
         """`wanted`: as `Duplicates.unknown` tells it."""
+        self._wanted = wanted
         self._open = set(wanted)
-        self.batches = dict(wanted)
-        self.ids: dict[str, set[str]] = {batch: set() for batch in wanted.values()}
+        self.batches = {query: {batch: _Known()} for query, batch in wanted.items()}
+        self.queries: set[str] = set()
+        """All of which there is a message, wanted or not."""
 
     @property
     def is_complete(self) -> bool:
@@ -84,16 +182,22 @@ class Earlier:
         one does not matter."""
         return not self._open
 
-    def add(self, ids: Sequence[str]) -> None:
-        """A piece of the queue: its ids in order, behind all that are told later."""
-        for text in reversed(ids):
-            query = text[:QUERY_DIGITS]
-            if query in self._open:
-                batch, wanted = text[:BATCH_DIGITS], self.batches[query]
-                if batch == wanted:
-                    self.ids[batch].add(text)
-                elif batch > wanted:  # What comes is late, and no longer looked at.
-                    self.ids.pop(wanted)
-                    self.batches[query], self.ids[batch] = batch, {text}
-                else:
-                    self._open.discard(query)
+    def add(self, piece: Piece) -> None:
+        """Messages in their order, which stand behind all that are told later."""
+        if not piece.crcs:
+            return
+        for text, crc in zip(reversed(piece.ids), reversed(piece.crcs), strict=True):
+            if text.startswith(FIXED):
+                self._add(text, crc)
+
+    def _add(self, text: str, crc: int) -> None:
+        query, batch = text[:QUERY_DIGITS], text[:BATCH_DIGITS]
+        self.queries.add(query)
+        if query not in self._open:
+            return
+        if batch < self._wanted[query]:
+            self._open.discard(query)
+            return
+        known = self.batches[query].setdefault(batch, _Known())
+        if not known.has(text, crc):
+            known.add(text, crc)

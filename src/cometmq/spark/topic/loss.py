@@ -21,18 +21,14 @@ class Losses:
 
     def found(self, lost: QueueRange, why: str) -> None:
         """DataLost, unless losses are only to be told: then once."""
-        queue = lost.queue
-        said = (
-            f"topic {queue.topic}, queue {queue_text(queue)}: "
-            f"messages are lost between {lost.start} and {lost.end}: {why}"
-        )
         if self._fail:
-            raise DataLost(f"{said}; failOnDataLoss=false reads what is left")
-        known = self._told.get(queue)
-        # A stream with a limit comes upon what is left of a loss again and again.
-        if known is None or not known.covers(lost):
-            log.warning("%s; reading what is left", said)
-            self._told[queue] = lost
+            raise DataLost(f"{_said(lost, why)}; failOnDataLoss=false reads what is left")
+        known = self._told.get(lost.queue)
+        # A stream with a limit comes upon what is left of a loss again and again, or upon more.
+        new = lost.behind(known)
+        if new.size > 0:
+            log.warning("%s; reading what is left", _said(new, why))
+            self._told[lost.queue] = lost.joined(known)
 
     @property
     def told(self) -> list[QueueRange]:
@@ -54,3 +50,8 @@ class Losses:
                 f"they were read or skipped before, but the queue ends at {place.end}: "
                 "it was cut, or its topic made anew",
             )
+
+
+def _said(lost: QueueRange, why: str) -> str:
+    where = f"topic {lost.queue.topic}, queue {queue_text(lost.queue)}"
+    return f"{where}: messages are lost between {lost.start} and {lost.end}: {why}"

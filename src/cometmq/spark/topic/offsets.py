@@ -38,8 +38,21 @@ class QueueRange(NamedTuple):
     def size(self) -> int:
         return self.end - self.start
 
-    def covers(self, other: "QueueRange") -> bool:
-        return self.queue == other.queue and self.start <= other.start and other.end <= self.end
+    def begins_in(self, other: "QueueRange") -> bool:
+        """Or right behind it."""
+        return self.queue == other.queue and other.start <= self.start <= other.end
+
+    def behind(self, other: "QueueRange | None") -> "QueueRange":
+        """What of it is behind another one, if that is where it begins."""
+        if other is None or not self.begins_in(other):
+            return self
+        return self._replace(start=min(self.end, other.end))
+
+    def joined(self, other: "QueueRange | None") -> "QueueRange":
+        """Together with another one, if it begins there."""
+        if other is None or not self.begins_in(other):
+            return self
+        return QueueRange(self.queue, other.start, max(self.end, other.end))
 
 
 class Progress(NamedTuple):

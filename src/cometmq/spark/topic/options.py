@@ -15,7 +15,7 @@ from cometmq.protocol.subscription import tag_subscription
 from ..connection import CONNECTION, cluster_of
 from ..errors import BadOption
 from ..option_values import boolean, canonical, columns, count, duration_s, json, listed, whole
-from .offsets import EARLIEST, LATEST, ByQueue, from_json, parse_queue
+from .offsets import EARLIEST, LATEST, ByQueue, from_json, parse_queue, queue_text
 
 WHERE = ("topic", "subscribe", "subscribePattern", "assign")
 STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
@@ -110,6 +110,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     ending = _position(options, ENDING, Named.LATEST)
     if ending.named is Named.EARLIEST:
         raise BadOption("endingOffsets: earliest would read nothing; use latest or offsets")
+    _refuse_backwards(starting, ending)
     if not streaming and (starting.named is Named.LATEST or LATEST in starting.offsets.values()):
         raise BadOption("startingOffsets: a batch that begins at the latest reads nothing")
     group = options.get("consumerGroup", "")
@@ -233,6 +234,23 @@ def _position(options: Mapping[str, str], names: tuple[str, str, str], default: 
     if name == names[1]:
         return Position(timestamp_ms=_moment(name, whole(name, value)), late=late, option=name)
     return _timestamps_position(name, value, late)
+
+
+def _refuse_backwards(starting: Position, ending: Position) -> None:
+    """A user who wants what lies between a place and an earlier one has mixed them up."""
+    for queue, start in starting.offsets.items():
+        end = ending.offsets.get(queue, LATEST)
+        if start > end != LATEST:
+            raise BadOption(
+                f"startingOffsets: {start} is behind endingOffsets, {end}, in topic {queue.topic}, "
+                f"queue {queue_text(queue)}"
+            )
+    topics = {*starting.topic_timestamps, *ending.topic_timestamps, ""}
+    queues = {*(starting.timestamps or {}), *(ending.timestamps or {})}
+    for queue in (*queues, *(MessageQueue(topic, "", -1) for topic in topics)):
+        since, until = starting.time_of(queue), ending.time_of(queue)
+        if since is not None and until is not None and since > until:
+            raise BadOption(f"{starting.option}: {since} is later than {ending.option}, {until}")
 
 
 def _timestamps_position(name: str, value: str, late: Named | None) -> Position:

@@ -6,7 +6,7 @@ connections alive between two batches.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,7 +23,7 @@ from .offsets import ByQueue, QueueRange
 from .options import Position, SourceOptions
 from .patience import patiently
 from .positions import resolve
-from .pulls import Pulls
+from .pulls import Pulls, QueueGone
 
 log = logging.getLogger(__name__)
 _SAMPLE_MESSAGES = 32
@@ -51,10 +51,10 @@ class Overview:
         self._call(self._stop())
         self._background.stop()
 
-    def queues(self, known_topics: Collection[str] = ()) -> KnownQueues:
-        """All queues there are now. Topics that are known already may be away."""
+    def queues(self, places: ByQueue | None = None) -> KnownQueues:
+        """All queues there are now. Those in which a stream has a place already may be away."""
         return self._patiently(
-            lambda: discover(self._admin, self._options, known_topics), "looking for queues"
+            lambda: discover(self._admin, self._options, places), "looking for queues"
         )
 
     def resolve(self, place: Position, queues: KnownQueues) -> ByQueue:
@@ -96,7 +96,10 @@ class Overview:
     async def _sample(self, part: QueueRange) -> int:
         pulls = Pulls(self._link, part.queue, group=self._options.consumer_group)
         await pulls.connect()
-        pulled = await pulls.answer(pulls.ask(part.start, min(part.size, _SAMPLE_MESSAGES)))
+        try:
+            pulled = await pulls.answer(pulls.ask(part.start, min(part.size, _SAMPLE_MESSAGES)))
+        except QueueGone:  # Its task tells.
+            return 0
         if pulled.min_offset > part.start:  # Its first messages are lost; sample those left.
             pulled = await pulls.answer(pulls.ask(pulled.min_offset, _SAMPLE_MESSAGES))
         count = len(split_records(pulled.records))

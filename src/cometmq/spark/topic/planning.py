@@ -12,6 +12,12 @@ def reachable(places: ByQueue, ends: ByQueue) -> ByQueue:
     return {queue: max(place, ends.get(queue, place)) for queue, place in places.items()}
 
 
+def behind_losses(places: ByQueue, latest: ByQueue, begins: ByQueue) -> ByQueue:
+    """Where there is something to read at or behind each place: limits are for messages, not for
+    what was lost."""
+    return {q: min(latest[q], max(at, begins.get(q, at))) for q, at in places.items()}
+
+
 def ranges_of(start: Progress, end: Progress) -> list[QueueRange]:
     """The ranges of a batch. Queues that are new in it begin where its end says."""
     return ranges_between(start.ends | end.began, end.ends)

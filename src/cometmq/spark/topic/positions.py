@@ -39,8 +39,13 @@ async def _of_group(admin: Admin, queues: KnownQueues, group: str) -> ByQueue:
     """A queue of which the group has no offset is read from its beginning: nothing is left out."""
     topics = sorted({queue.topic for queue in queues})
     tables = await together(*(admin.offsets.committed(group, topic) for topic in topics))
-    committed = {queue: offset for table in tables for queue, offset in table.items()}
-    return beginnings(queues) | {q: at for q, at in committed.items() if q in queues}
+    committed = {q: at for table in tables for q, at in table.items() if q in queues}
+    for queue, at in committed.items():
+        end = queues[queue].max_offset
+        # Behind the end, unless queue and group have both gone on since the queue was looked at.
+        if end < at <= await admin.offsets.max(queue):
+            committed[queue] = end
+    return beginnings(queues) | committed
 
 
 def _by_offsets(place: Position, queues: KnownQueues) -> ByQueue:
@@ -64,6 +69,9 @@ async def _by_time(admin: Admin, place: Position, queues: KnownQueues) -> ByQueu
     known = {queue: time for queue, time in times.items() if time is not None}
     _require_all(place, queues, known)
     _refuse_others(place, queues, place.timestamps or {})
+    others = sorted(place.topic_timestamps.keys() - {queue.topic for queue in queues})
+    if others:
+        raise BadOption(f"{place.option} names topic {', '.join(others)}, which is not read")
     found = await together(*(_since(admin, place, q, queues, at) for q, at in known.items()))
     return dict(zip(known, found, strict=True))
 

@@ -1,26 +1,38 @@
 """Pulls that bring records as they are, without a message made of each.
 
 The puller is no member of its group: it says with every pull what it wants, and commits nothing.
-Requests go out without waiting for the answers to those before.
+Requests go out without waiting for the answers to those before. A slave may begin later than its
+master and end earlier, so only what it has counts: what it lacks is the master's to tell.
 """
 
 import asyncio
+import re
 from typing import Final, NamedTuple
 
 import msgspec
 
-from cometmq.client.errors import NoRoute, TopicNotFound, answers_read, error_of
+from cometmq.client.errors import (
+    BrokerError,
+    ClientError,
+    NoRoute,
+    TopicNotFound,
+    answers_read,
+    error_of,
+)
 from cometmq.client.link import Link, transport_errors
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Request
+from cometmq.protocol.fastjson import decode_body
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import TOOLS_GROUP
+from cometmq.protocol.routes import MASTER_ID, ClusterInfo
 from cometmq.protocol.subscription import ALL, SQL92, TAG
 from cometmq.settings import parse_properties
 from cometmq.transport.connection import Connection
 
 ANSWER_TIMEOUT_S: Final = 15.0
 _SUBSCRIPTION_INSIDE: Final = "4"
+_BAD_QUEUE: Final = (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
 _ANSWERS: Final = frozenset({
     ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
@@ -32,7 +44,12 @@ class Pulled(NamedTuple):
     records: bytes
     next_offset: int
     min_offset: int
+    """Where the queue begins; 0 if a slave says it, which may have less."""
     max_offset: int
+
+
+class QueueGone(ClientError):
+    """The broker is there, and has no such topic or queue any more."""
 
 
 class _Answer(msgspec.Struct, rename="camel"):
@@ -50,6 +67,9 @@ class Pulls:
         self._link = link
         self._queue = queue
         self._connection: Connection | None = None
+        self._address = ""
+        self._is_master: bool | None = None
+        """Whether that is the master's; None: its route does not tell."""
         self._fields = {
             "consumerGroup": group or TOOLS_GROUP,
             "topic": queue.topic,
@@ -66,16 +86,12 @@ class Pulls:
         """Have a connection to the queue's broker: the master, or a slave where there is none."""
         if self._connection is not None and self._connection.is_open:
             return
-        queue, routes = self._queue, self._link.routes
-        try:
-            await routes.refresh(queue.topic)
-        except TopicNotFound as error:
-            # It was there when the read was planned: its broker has signed off.
-            raise NoRoute(f"no broker has topic {queue.topic} now") from error
-        address = routes.any_address_of(queue.broker_name)
-        if address is None:
-            raise NoRoute(f"no broker {queue.broker_name} is known now")
-        self._connection = await self._link.connection(address)
+        self._address, self._is_master = await self._holder()
+        self._connection = await self._link.connection(self._address)
+
+    def look_again(self) -> None:
+        """Have the next `connect` ask who has the queue by then."""
+        self._connection = None
 
     async def broker_settings(self) -> dict[str, str]:
         """What the queue's broker says of itself."""
@@ -99,9 +115,68 @@ class Pulls:
         with transport_errors():
             command = await asked
         if command.code not in _ANSWERS:
-            raise error_of(command.code, command.remark, self._queue.broker_name)
+            raise await self._refusal(command)
         with answers_read():
             told = command.fields(_Answer)
-        return Pulled(
-            command.code, command.body, told.next_begin_offset, told.min_offset, told.max_offset
-        )
+        # Also where it says to go on elsewhere: slaves that are not to be read pass messages over.
+        if not command.body and not await self._is_at_master():
+            raise self._lacking()
+        begin = 0 if self._is_master is False else told.min_offset
+        return Pulled(command.code, command.body, told.next_begin_offset, begin, told.max_offset)
+
+    # -- who answers -----------------------------------------------------------------------------
+
+    async def _holder(self) -> tuple[str, bool | None]:
+        """The address of who has the queue, and whether that is the master."""
+        name = self._queue.broker_name
+        try:
+            route = await self._link.routes.refresh(self._queue.topic)
+        except TopicNotFound:
+            return await self._former_holder(), True
+        addresses = route.brokers.get(name, {})
+        if not addresses:
+            return await self._former_holder(), True
+        is_master: bool | None = MASTER_ID in addresses
+        if is_master and not any(queue.broker_name == name for queue in route.write_queues):
+            # A slave that stands in for its master is shown as one, without leave to write.
+            is_master = None
+        return addresses[min(addresses)], is_master
+
+    async def _former_holder(self) -> str:
+        """The master of a topic that was there when the read was planned. If it is there itself, it
+        knows whether the topic is."""
+        address = await self._registered_master()
+        if address is None:
+            raise NoRoute(f"no broker {self._queue.broker_name} is known now")
+        return address
+
+    async def _is_at_master(self) -> bool:
+        if self._is_master is None:
+            self._is_master = await self._registered_master() == self._address
+        return self._is_master
+
+    async def _registered_master(self) -> str | None:
+        """By the list of brokers, which shows no stand-in as a master."""
+        answer = await self._link.ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO)
+        with answers_read():
+            info = decode_body(answer.body, ClusterInfo, "cluster info")
+        data = info.broker_addr_table.get(self._queue.broker_name)
+        return None if data is None else data.broker_addrs.get(MASTER_ID)
+
+    async def _refusal(self, command: Command) -> ClientError:
+        error = error_of(command.code, command.remark, self._queue.broker_name)
+        if not _is_gone(error):
+            return error
+        return QueueGone(str(error)) if await self._is_at_master() else self._lacking()
+
+    def _lacking(self) -> NoRoute:
+        name = self._queue.broker_name
+        return NoRoute(f"the master of broker {name} is away, and its slave has nothing there")
+
+
+def _is_gone(error: BrokerError) -> bool:
+    """Whether a broker says that it has no such topic or queue. Those before 5.0 have one code for
+    all that is wrong."""
+    if isinstance(error, TopicNotFound):
+        return True
+    return error.code in _BAD_QUEUE and bool(re.search(r"queueId\[.*is illegal", error.remark))

@@ -8,14 +8,14 @@ everything that it began.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from cometmq.client.errors import BadAnswer, ClientError
 from cometmq.client.link import Link
 from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.columns import Column
 from cometmq.protocol.command import Command
 from cometmq.protocol.errors import MalformedRecord
 from cometmq.protocol.flags import INNER_BATCH, NEED_UNWRAP
@@ -23,21 +23,23 @@ from cometmq.protocol.hot import ColumnBuilder, split_records
 from cometmq.protocol.subscription import ALL, split_tags
 from cometmq.transport.memory import keep_freed_memory
 
-from ..arrow import BYTES_MAX, ROWS_MAX, ArrowRows
+from ..arrow import BYTES_MAX, ROWS_MAX, WHOLE_BATCH, ArrowRows, Odd
 from ..errors import ClusterAway, Unreadable
 from .ahead import Ahead
-from .duplicates import Duplicates, Earlier
+from .duplicates import Duplicates, Earlier, Piece, piece_of
 from .loss import Losses
 from .nearby import RANGE_MIN, NearbyQueue, nearby_queue
 from .offsets import QueueRange, queue_text
 from .options import SourceOptions
 from .patience import AWAY, patiently
-from .pulls import Pulled, Pulls
+from .pulls import Pulled, Pulls, QueueGone
 
 LOOK_BACK_FIRST = 1024
 LOOK_BACK_MAX = 1 << 16
 """Messages at a time, of those before a range."""
 _WRAPPED = INNER_BATCH | NEED_UNWRAP
+_TOLERATED = "failOnDataLoss=false"
+_OFFSET = "queueOffset"
 
 
 class _NotThere(Exception):
@@ -63,11 +65,11 @@ class RangeReading:
     def __init__(self, options: SourceOptions, part: QueueRange, columns: Sequence[str]) -> None:
         self._options = options
         self._part = part
-        self._duplicates = Duplicates() if options.drop_duplicates else None
+        self._duplicates = Duplicates(options.lookback) if options.drop_duplicates else None
         self._queue_begin = 0
         self._losses = Losses(fail=options.fail_on_data_loss)
-        beside = ("msgId",) if options.drop_duplicates else ()
-        self._rows = ArrowRows(columns, part.queue.broker_name, beside)
+        beside = ("msgId", "body") if options.drop_duplicates else ()
+        self._rows = ArrowRows(columns, part.queue.broker_name, (*beside, _OFFSET))
         self._builder = ColumnBuilder(self._rows.collected, _tags(options))
         self._is_filtered = bool(options.sql92) or options.tags not in ("", ALL)
         self._link = Link(options.cluster)
@@ -102,47 +104,57 @@ class RangeReading:
 
     async def next_batches(self) -> Iterator[pa.RecordBatch] | None:
         """The next rows; None behind the last one."""
+        if not (count := await self._fill()):
+            return None
+        taken = self._builder.take()
+        repeated: list[int] = []
+        if self._duplicates is not None:
+            repeated = await self._repeated(self._piece(taken, count), self._duplicates)
+        return self._rows.batches(taken, count, self._odd(taken, count), repeated)
+
+    def _odd(self, taken: Mapping[str, Column], count: int) -> Odd:
+        def place(row: int) -> str:
+            return f"{self._name}, offset {self._rows.column(_OFFSET, taken, count)[row]}"
+
+        return Odd(place, not self._options.fail_on_data_loss, _TOLERATED)
+
+    async def _fill(self) -> int:
+        """Collect the messages of a batch; how many, 0 behind the last one."""
         builder, ahead = self._builder, self._ahead
-        start = ahead.position
         while not ahead.is_done and builder.count < ROWS_MAX and builder.data_bytes < BYTES_MAX:
             if self._nearby is None or not self._take_nearby(self._nearby):
                 await self._step()
-        if not builder.count:
-            return None
-        count, where = builder.count, f"{self._name}, offsets {start} to {ahead.position}"
-        taken = builder.take()
-        batches = self._rows.batches(taken, count, where)
-        if self._duplicates is None:
-            return batches
-        ids = self._rows.column("msgId", taken, count).to_pylist()
-        return _without(batches, await self._repeated(ids, self._duplicates))
+        return builder.count
 
-    async def _repeated(self, ids: list[str], duplicates: Duplicates) -> list[int]:
-        unknown = duplicates.unknown(ids)
+    def _piece(self, taken: Mapping[str, Column], count: int) -> Piece:
+        return piece_of(self._rows.column("msgId", taken, count).to_pylist(), taken["body"])
+
+    async def _repeated(self, piece: Piece, duplicates: Duplicates) -> list[int]:
+        unknown = duplicates.unknown(piece)
         if unknown:
-            duplicates.before(await self._earlier(Earlier(unknown)))
-        return duplicates.repeated(ids)
+            await self._look_back(Earlier(unknown), duplicates)
+        return duplicates.repeated(piece)
 
-    async def _earlier(self, earlier: Earlier) -> Earlier:
+    async def _look_back(self, earlier: Earlier, duplicates: Duplicates) -> None:
         """Go back from the range's beginning, as far as needed, in pieces that grow."""
         end, size = self._part.start, LOOK_BACK_FIRST
         begin = max(self._queue_begin, end - self._options.lookback)
         plain = dataclasses.replace(self._options, drop_duplicates=False, fail_on_data_loss=False)
         while end > begin and not earlier.is_complete:
             start = max(begin, end - size)
-            reading = RangeReading(plain, QueueRange(self._part.queue, start, end), ("msgId",))
-            earlier.add(await reading.ids())
+            part = QueueRange(self._part.queue, start, end)
+            for piece in reversed(await RangeReading(plain, part, ("msgId", "body")).pieces()):
+                earlier.add(piece)
             end, size = start, min(size * 2, LOOK_BACK_MAX)
-        return earlier
+        duplicates.before(earlier, is_all=end <= begin)
 
-    async def ids(self) -> list[str]:
-        """Those of the whole range, read at once; its columns are only these."""
+    async def pieces(self) -> list[Piece]:
+        """Those of the whole range, read at once."""
         await self.start()
         try:
-            found: list[str] = []
-            while (batches := await self.next_batches()) is not None:
-                for batch in batches:
-                    found += batch.column(0).to_pylist()
+            found: list[Piece] = []
+            while count := await self._fill():
+                found.append(self._piece(self._builder.take(), count))
             return found
         finally:
             await self.close()
@@ -163,12 +175,16 @@ class RangeReading:
         what = f"reading {self._name} from offset {self._ahead.position}"
         try:
             await patiently(self._take_next, what, (*AWAY, _NotThere))
+        except QueueGone as gone:
+            self._lose_rest(f"the queue is gone: {gone}")
         except ClusterAway as error:
             if not isinstance(error.__cause__, _NotThere):
                 raise
-            rest = self._part._replace(start=self._ahead.position)
-            self._losses.found(rest, str(error.__cause__))
-            self._ahead.give_up()
+            self._lose_rest(str(error.__cause__))
+
+    def _lose_rest(self, why: str) -> None:
+        self._losses.found(self._part._replace(start=self._ahead.position), why)
+        self._ahead.give_up()
 
     @property
     def _name(self) -> str:
@@ -182,6 +198,7 @@ class RangeReading:
             reached = self._take(pulled, piece.start)
         except (*AWAY, _NotThere):
             self._ahead.forget()
+            self._pulls.look_again()
             raise
         self._ahead.took(reached, len(pulled.records))
 
@@ -190,6 +207,8 @@ class RangeReading:
         self._queue_begin = pulled.min_offset
         if pulled.code in (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY):
             reached = pulled.next_offset
+            if reached <= start and pulled.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+                raise _NotThere("the broker wants to be asked again")
             if reached <= start:
                 raise BadAnswer(f"{self._name} goes on at {reached} after {start}, says its broker")
             self._add(pulled.records, start, min(reached, self._ahead.limit))
@@ -208,7 +227,7 @@ class RangeReading:
         except MalformedRecord as error:
             added, why = self._add_one_by_one(records, start, end), str(error)
         if added < end - start and not self._is_filtered:
-            self._refuse_wrapped(records)
+            why = self._about_wrapped(records) or why
             lost = QueueRange(self._part.queue, start, end)
             self._losses.found(lost, f"{end - start - added} of them: {why}")
 
@@ -221,26 +240,16 @@ class RangeReading:
             at += size
         return added
 
-    def _refuse_wrapped(self, records: bytes) -> None:
+    def _about_wrapped(self, records: bytes) -> str:
+        """Why there are fewer records than messages, if there are whole batches among them."""
         with contextlib.suppress(MalformedRecord):
             if any(record[8] & _WRAPPED == _WRAPPED for record in split_records(records)):
-                raise Unreadable(
-                    f"{self._name} keeps whole batches as one record (queue.type=BatchCQ), which "
-                    "the Spark source does not read"
-                )
-
-
-def _without(
-    batches: Iterator[pa.RecordBatch], repeated: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """The same rows less those with these numbers, counted over all batches."""
-    first, numbers = 0, np.array(repeated, np.int64)
-    for batch in batches:
-        mine = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
-        first += batch.num_rows
-        keeps = np.ones(batch.num_rows, np.bool_)
-        keeps[mine] = False
-        yield batch.filter(pa.array(keeps)) if len(mine) else batch
+                if self._options.fail_on_data_loss:
+                    raise Unreadable(
+                        f"{self._name} has {WHOLE_BATCH}; {_TOLERATED} reads what is left"
+                    )
+                return f"in {WHOLE_BATCH}"
+        return ""
 
 
 def _tags(options: SourceOptions) -> frozenset[bytes] | None:

@@ -50,6 +50,8 @@ class RocketMQReader(DataSourceReader):
             queues = overview.queues()
             start = overview.resolve(options.starting, queues)
             end = overview.resolve(options.ending, queues)
+        for queue, place in start.items():
+            losses.check_place(QueueRange(queue, place, queues[queue].max_offset))
         ranges = ranges_between(start, end)
         for part in ranges:
             losses.check_start(part, queues[part.queue].min_offset)

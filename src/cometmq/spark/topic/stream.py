@@ -22,7 +22,7 @@ from .offsets import (
 )
 from .options import SourceOptions
 from .overview import Overview
-from .planning import Pace, reachable
+from .planning import Pace, behind_losses, reachable
 from .positions import beginnings, ends
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class Stream:
         self._overview = Overview(options).__enter__()
         self._losses = Losses(fail=options.fail_on_data_loss)
         self._pace = Pace(options.min_offsets, options.max_trigger_delay_s)
+        self._ends_at_present = False
         self._target: ByQueue | None = None
         self._latest: ByQueue | None = None
         self._away: set[str] = set()
@@ -53,13 +54,14 @@ class Stream:
         places = before.ends | began
         self._check_losses(places, queues)
         self._latest = reachable(places, ends(queues) if self._target is None else self._target)
-        after = self._latest if everything else self._within_limits(places, self._latest)
+        after = self._latest if everything else self._within_limits(places, self._latest, queues)
         self._is_idle = before.has_begun and not began and after == before.ends
         return None if self._is_idle else Progress(after, began)
 
     def stop_at_the_present(self) -> None:
-        """From now on, read only what is there already, as `Trigger.AvailableNow` wants it."""
-        self._target = ends(self._overview.queues(self._options.topics))
+        """Read only what is there at the next look, as `Trigger.AvailableNow` wants it. The next
+        look, since only then it is known how far the stream is, and so which queues may be away."""
+        self._ends_at_present, self._target = True, None
 
     def latest_seen(self) -> dict[str, Any] | None:
         """How far the stream could have gone when it was last asked, and its notes."""
@@ -85,12 +87,14 @@ class Stream:
 
     def _rest(self) -> None:
         """Spark asks a hundred times a second; brokers that have nothing new are asked less."""
-        if self._is_idle and self._target is None:
+        if self._is_idle and not self._ends_at_present:
             time.sleep(IDLE_S)
 
     def _queues(self, before: Progress) -> KnownQueues:
-        queues = self._overview.queues({queue.topic for queue in before.ends})
+        queues = self._overview.queues(before.ends if before.has_begun else None)
         self._tell_away(before, queues)
+        if self._ends_at_present and self._target is None:
+            self._target = ends(queues)
         if self._target is not None:
             queues = {queue: stats for queue, stats in queues.items() if queue in self._target}
         return queues
@@ -108,15 +112,16 @@ class Stream:
             self._losses.check_place(place)
             self._losses.check_start(place, stats.min_offset)
 
-    def _within_limits(self, places: ByQueue, latest: ByQueue) -> ByQueue:
-        ranges = ranges_between(places, latest)
+    def _within_limits(self, places: ByQueue, latest: ByQueue, queues: KnownQueues) -> ByQueue:
+        left = behind_losses(places, latest, beginnings(queues))
+        ranges = ranges_between(left, latest)
         messages = sum(part.size for part in ranges)
         if self._target is None and not self._pace.is_due(messages, time.monotonic()):
             return places
         options, sizes = self._options, None
         if options.max_bytes is not None:
             sizes = self._overview.message_bytes(ranges)
-        return limited(places, latest, options.max_offsets, options.max_bytes, sizes)
+        return limited(left, latest, options.max_offsets, options.max_bytes, sizes)
 
     def _tell_away(self, before: Progress, queues: KnownQueues) -> None:
         away = {f"{q.topic} {queue_text(q)}" for q in before.ends if q not in queues}

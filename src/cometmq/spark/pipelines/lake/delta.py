@@ -5,26 +5,36 @@ own means against entering something twice.
 """
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from ...errors import NotReady
+from .errors import LakeError
 from .place import Place
 from .records import BatchRecord
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+_LOG: Final = "_delta_log"
+_UNSURE: Final = 32
+"""So many of the last entries may be in memory only, if who wrote them was killed. A kernel keeps
+nothing so long that there could be more."""
+
 
 class DeltaLog:
+    by_record = False
+
     def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
         self._place = place
         self._partitions = list(partitions)
-        deltalake().DeltaTable.create(
+        table = deltalake().DeltaTable.create(
             place.shown(), schema, mode="ignore", partition_by=self._partitions
         )
+        self._synced = max(-1, table.version() - _UNSURE)
+        self._sync(table.version())
 
     def has(self, record: BatchRecord) -> bool:
         reached = delta_table(self._place).transaction_version(record.query)
@@ -33,13 +43,43 @@ class DeltaLog:
     def add(self, record: BatchRecord) -> None:
         # The table as it is now: an old view of it would collide with its own last entry.
         table, now_ms = delta_table(self._place), round(time.time() * 1000)
+        self._require_new(table, record)
         entered = deltalake().Transaction(record.query, record.batch, now_ms)
         table.create_write_transaction(
             _actions(record, now_ms), "append", table.schema(), self._partitions,
             commit_properties=deltalake().CommitProperties(app_transactions=[entered]),
         )  # fmt: skip
-        for name in self._place.listed("_delta_log")[-1:]:
-            self._place.sync_file(f"_delta_log/{name}")
+        self._sync(table.version())
+
+    def _require_new(self, table: "DeltaTable", record: BatchRecord) -> None:
+        """Entries made behind this view of the table, Delta itself compares with ours."""
+        reached = table.transaction_version(record.query)
+        if reached is not None and reached >= record.batch:
+            raise LakeError(
+                f"{self._place.url} has batch {reached} of this query already: another archive "
+                f"writes this lake with the checkpoint {record.checkpoint}"
+            )
+
+    def _sync(self, known: int) -> None:
+        """Have all entries on disk, those of others too: a log with a gap cannot be read. Up to
+        the version `known`, entries may have been tidied away."""
+        if not self._place.is_local:
+            return
+        made: list[str] = []
+        version = self._synced + 1
+        while (names := list(self._names(version))) or version <= known:
+            made += names
+            version += 1
+        self._place.sync_files(made)
+        self._synced = version - 1
+
+    def _names(self, version: int) -> Iterator[str]:
+        """What a version has left in the log."""
+        number = f"{_LOG}/{version:020d}"
+        if self._place.has(f"{number}.json"):
+            yield f"{number}.json"
+        if self._place.has(f"{number}.checkpoint.parquet"):
+            yield from (f"{number}.checkpoint.parquet", f"{_LOG}/_last_checkpoint")
 
 
 def delta_table(place: Place) -> "DeltaTable":

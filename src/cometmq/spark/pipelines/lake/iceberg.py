@@ -25,6 +25,8 @@ _PROPERTIES: Final = {
 
 
 class IcebergCatalog:
+    by_record = False
+
     def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
         if not place.is_local:
             raise BadOption(f"{place.url}: an iceberg lake is a local path, for its catalog's sake")
@@ -40,8 +42,8 @@ class IcebergCatalog:
         with iceberg_table(self._place).transaction() as entry:
             entry.set_properties({_property(record): str(record.batch)})
             entry.add_files([_uri(self._place, file.path) for file in record.files])
-        for name in set(self._place.listed(_METADATA)).difference(before):
-            self._place.sync_file(f"{_METADATA}/{name}")
+        made = set(self._place.listed(_METADATA)).difference(before)
+        self._place.sync_files(f"{_METADATA}/{name}" for name in made)
 
 
 def iceberg_table(place: Place) -> Any:

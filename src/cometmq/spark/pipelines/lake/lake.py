@@ -10,6 +10,9 @@ The order in which a batch becomes part of it:
 A driver that is killed comes back with the same batch. Where the batch was decided already (plain
 Parquet: by step 2; Delta: by step 4), the rest is done, and the files that came again are not
 taken. Otherwise what the first attempt moved is taken away, and the batch begins at step 2.
+
+Spark numbers a query's batches without gaps, so a batch that does not follow the last one tells
+that lake and checkpoint do not belong together.
 """
 
 import contextlib
@@ -36,23 +39,26 @@ class Lake:
         self._check_facts(LakeFacts(format, tuple(columns)))
         self._table: Table = table_of(format, self.place, columns)
 
-    def commit(self, record: BatchRecord) -> None:
-        """Have a batch in the lake once, however often it comes."""
-        last = next(iter(self._records.of(record.query)), None)
-        if last is None or last.batch < record.batch:
+    def has(self, query: str, batch: int) -> bool:
+        """Whether the query's last batch is this one, and decided."""
+        last = self._last(query)
+        return last is not None and last.batch == batch and self._is_decided(last)
+
+    def commit(self, record: BatchRecord) -> BatchRecord:
+        """Have a batch in the lake once, however often it comes. The batch as the lake has it."""
+        last = self._last(record.query)
+        if last is None or last.batch != record.batch:
+            self._require_next(last, record)
             self._enter(record)
-        elif last.batch > record.batch:
-            raise LakeError(
-                f"{self.place.url} has batch {last.batch} of this query already, and its checkpoint"
-                f" goes on at {record.batch}: the checkpoint is older than the lake"
-            )
-        elif self._table.has(last):
+        elif self._is_decided(last):
             _require_same(last, record)
-            self._move(last)
+            self._complete(last)
+            record = last
         else:
             self._take_back(last)
             self._enter(record)
         sweep(self.place, record.query, record.batch)
+        return record
 
     def refuse_foreign(self, topics: Collection[str], query: str) -> None:
         """A topic that two queries archive would be in the lake twice."""
@@ -66,11 +72,25 @@ class Lake:
 
     # -- parts -----------------------------------------------------------------------------------
 
+    def _last(self, query: str) -> BatchRecord | None:
+        return next(iter(self._records.of(query)), None)
+
+    def _is_decided(self, record: BatchRecord) -> bool:
+        # A batch without files is not entered into tables.
+        return self._table.by_record or not record.files or self._table.has(record)
+
     def _enter(self, record: BatchRecord) -> None:
+        if self._table.by_record:  # The files that it names must not vanish in a power cut.
+            self.place.sync_directories(file.staged for file in record.files)
         self._records.write(record)
         self._move(record)
         if record.files:
             self._table.add(record)
+
+    def _complete(self, decided: BatchRecord) -> None:
+        """A table has a batch when its files were moved; they may have been replaced since."""
+        if self._table.by_record:
+            self._move(decided)
 
     def _move(self, record: BatchRecord) -> None:
         for file in record.files:
@@ -90,6 +110,20 @@ class Lake:
     def _take_back(self, record: BatchRecord) -> None:
         for file in record.files:
             self.place.remove(file.path)
+
+    def _require_next(self, last: BatchRecord | None, record: BatchRecord) -> None:
+        expected = 0 if last is None else last.batch + 1
+        if record.batch < expected:
+            raise LakeError(
+                f"{self.place.url} has batch {expected - 1} of this query already, and its "
+                f"checkpoint goes on at {record.batch}: the checkpoint is older than the lake"
+            )
+        if record.batch > expected:
+            raise LakeError(
+                f"batches {expected} to {record.batch - 1} of the checkpoint {record.checkpoint} "
+                f"are not in {self.place.url}: put the lake back as it was, or archive into an "
+                "empty one with a new checkpoint"
+            )
 
     def _check_facts(self, facts: LakeFacts) -> None:
         known = self._records.facts()

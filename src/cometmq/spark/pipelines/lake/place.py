@@ -85,11 +85,13 @@ class Place:
         for parent in parents:
             _sync(str(self._root / parent))
 
-    def sync_file(self, path: str) -> None:
-        """A file that somebody else wrote."""
+    def sync_files(self, paths: Iterable[str]) -> None:
+        """Files that somebody else wrote, and their names."""
         if self.is_local:
-            _sync(self._at(path))
-            self.sync_directories([path])
+            paths = list(paths)
+            for path in paths:
+                _sync(self._at(path))
+            self.sync_directories(paths)
 
     def _at(self, path: str) -> str:
         return str(self._root / path)

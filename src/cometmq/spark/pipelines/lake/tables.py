@@ -25,6 +25,9 @@ PARTITIONS: Final = {"topic": pa.string(), "date": pa.date32()}
 
 
 class Table(Protocol):
+    by_record: bool
+    """Whether a batch is decided by its record alone."""
+
     def has(self, record: BatchRecord) -> bool:
         """Whether a batch whose record is written is decided."""
         ...
@@ -35,6 +38,8 @@ class Table(Protocol):
 
 
 class ParquetFiles:
+    by_record = True
+
     def has(self, record: BatchRecord) -> bool:  # noqa: ARG002 - its record is all it takes
         return True
 

@@ -1,0 +1,72 @@
+"""Files that one process at a time has to itself, so that no two do the same work at once.
+
+The kernel takes a lock from a process that ends, however it ends. What such a process had started
+may live on without it: a descriptor is closed in a program that is started, and Spark's Python
+processes are started by Java.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from ...errors import BadOption
+from .place import Place
+
+log = logging.getLogger(__name__)
+_ROOT: Final = "_locks"
+_NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""From file systems that are mounted from elsewhere."""
+
+
+@contextlib.contextmanager
+def sole_writer(place: Place, checkpoint: str) -> Iterator[None]:
+    """Have no other archive go on with this checkpoint meanwhile. Others, of other topics, may
+    write into the lake. A lake that is no local path has no locks."""
+    if not place.is_local:
+        yield
+        return
+    name = hashlib.sha256(_one_name(checkpoint).encode()).hexdigest()[:32]
+    refusal = f"another archive writes this lake: {place.url}, with the checkpoint {checkpoint}"
+    with locked(Path(place.shown(f"{_ROOT}/{name}")), refusal):
+        yield
+
+
+@contextlib.contextmanager
+def locked(file: Path, refusal: str) -> Iterator[None]:
+    """BadOption with the `refusal` when another one has the file."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise BadOption(str(error)) from None
+    try:
+        _lock(number, file, refusal)
+        yield
+    finally:
+        # Closed alone, it would stay locked while a child is about to start its program.
+        with contextlib.suppress(OSError):
+            fcntl.flock(number, fcntl.LOCK_UN)
+        os.close(number)
+
+
+def _lock(number: int, file: Path, refusal: str) -> None:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BadOption(refusal) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        log.warning("%s: %s; nothing but you keeps a second run away", file, error)
+
+
+def _one_name(checkpoint: str) -> str:
+    """The same for every way to write a path."""
+    path = checkpoint.removeprefix("file:")
+    return path.rstrip("/") if "://" in path else os.path.realpath(path)
