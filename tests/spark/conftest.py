@@ -4,7 +4,7 @@ import importlib.util
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -54,9 +54,27 @@ def stalls(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def owners() -> dict[str, str]:
+    """Which test has taken which topic of the shared broker."""
+    return {}
+
+
 @pytest.fixture
-def broker(cometmq_shared_broker: BlockingEmbeddedBroker) -> BlockingEmbeddedBroker:
-    """Tests take topics of their own."""
+def broker(
+    cometmq_shared_broker: BlockingEmbeddedBroker,
+    owners: dict[str, str],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> BlockingEmbeddedBroker:
+    """Tests take topics of their own: with another test's, they would find its messages there."""
+    create, test = cometmq_shared_broker.create_topic, request.node.nodeid
+
+    def create_own(name: str, *args: Any, **more: Any) -> None:
+        assert owners.setdefault(name, test) == test, f"topic {name} is taken by {owners[name]}"
+        create(name, *args, **more)
+
+    monkeypatch.setattr(cometmq_shared_broker, "create_topic", create_own)
     return cometmq_shared_broker
 
 

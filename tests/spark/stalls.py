@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LONG_S = 240.0
-"""Less than a test may take at all."""
+LONG_S = 100.0
+"""Less than tests wait for something to become true (`streaming.WAIT_S`)."""
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.errors import BadAnswer
 from cometmq.client.names import Message, ProducerOptions
+from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import ClusterAway, DataLost
 from cometmq.spark.topic import patience
@@ -145,9 +146,9 @@ def test_packed_bodies_are_unpacked(
 def test_a_reader_that_is_closed_early_leaves_nothing_behind(
     broker: BlockingEmbeddedBroker,
 ) -> None:
-    filled(broker, 80_000, "early")
+    filled(broker, 80_000, "closed-early")
     before = set(threading.enumerate())
-    reading = batches(broker, "early", 0, 80_000, ["queueOffset"])
+    reading = batches(broker, "closed-early", 0, 80_000, ["queueOffset"])
     first = next(reading)
     assert 10_000 <= first.num_rows < 80_000
     assert first.column(0).to_pylist() == list(range(first.num_rows))
@@ -224,36 +225,37 @@ def test_a_queue_that_ends_too_early_is_a_loss(
     assert "lost between 10 and 15" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("told", "said"),
-    [
-        ((20, b"", 5, 0, 9), "tried again after the broker wants to be asked again"),
-        ((0, b"", 5, 0, 9), None),
-    ],
-)
-def test_a_broker_that_wants_to_be_asked_again_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-    broker: BlockingEmbeddedBroker,
-    caplog: pytest.LogCaptureFixture,
-    told: tuple[int, bytes, int, int, int],
-    said: str | None,
-) -> None:
+def answer_first(monkeypatch: pytest.MonkeyPatch, code: ResponseCode) -> None:
+    """Have the first answer be one that brings nothing and goes on where it was asked, at 5."""
     from cometmq.spark.topic.pulls import Pulled, Pulls
 
-    filled(broker, 9, "asked-again")
-    answer, strange = Pulls.answer, [Pulled(*told)]
+    answer, strange = Pulls.answer, [Pulled(code, b"", 5, 0, 9)]
 
     async def first_strange(pulls: Pulls, asked: Any) -> Pulled:
         real = await answer(pulls, asked)
         return strange.pop() if strange else real
 
     monkeypatch.setattr(Pulls, "answer", first_strange)
-    if said is None:
-        with pytest.raises(BadAnswer, match="goes on at 5 after 5"):
-            rows(broker, 5, 9, topic="asked-again")
-    else:
-        assert rows(broker, 5, 9, topic="asked-again") == expected(5, 9)
-        assert said in caplog.text
+
+
+def test_a_broker_that_wants_to_be_asked_again_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+    broker: BlockingEmbeddedBroker,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    filled(broker, 9, "asked-again")
+    answer_first(monkeypatch, ResponseCode.PULL_RETRY_IMMEDIATELY)
+    assert rows(broker, 5, 9, topic="asked-again") == expected(5, 9)
+    assert "tried again after the broker wants to be asked again" in caplog.text
+
+
+def test_a_broker_that_does_not_get_on_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, broker: BlockingEmbeddedBroker
+) -> None:
+    filled(broker, 9, "stuck")
+    answer_first(monkeypatch, ResponseCode.SUCCESS)
+    with pytest.raises(BadAnswer, match="goes on at 5 after 5"):
+        rows(broker, 5, 9, topic="stuck")
 
 
 @pytest.mark.parametrize("how", ["deleted", "reduced"])

@@ -89,12 +89,12 @@ def test_what_another_attempt_has_sent_is_not_sent_again(broker: BlockingEmbedde
 
 
 def test_what_the_driver_knows_of_is_left_out(broker: BlockingEmbeddedBroker) -> None:
-    broker.create_topic("resumed", 1)
-    first = step("resumed", 2, broker.namesrv)
+    broker.create_topic("left-out", 1)
+    first = step("left-out", 2, broker.namesrv)
     rows_sent(told_by(first, [rows_of(3)]))
     rest = Step(first.sink, first.plan, 0, {0: 3}, None, first.began_at)
     assert rows_sent(told_by(rest, [rows_of(4, 2)])) == 3
-    assert bodies_in(broker, "resumed") == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert bodies_in(broker, "left-out") == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_a_failure_is_told_before_other_attempts_are() -> None:
