@@ -142,6 +142,16 @@ def test_a_session_made_elsewhere_can_be_given_the_formats(spark: "SparkSession"
         assert "body" in one.read.format("rocketmq-log").load().columns
 
 
+def test_formats_are_made_known_without_a_warning() -> None:
+    code = "from cometmq.spark import register, session; register(session('quiet', 'local[1]'))"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert "rocketmq" not in told.stderr
+
+
 def test_times_are_utc_and_workers_have_this_python(spark: "SparkSession") -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     (worker,) = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()

@@ -95,6 +95,8 @@ def register(spark: "SparkSession") -> "SparkSession":
 def register_source(spark: "SparkSession", source: "type[DataSource]") -> None:
     from pyspark.errors import AnalysisException
 
+    if not is_connect(spark) and _knows(spark, source.name()):
+        return  # Spark would warn of a source that replaces the one that it found by itself.
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
@@ -111,6 +113,11 @@ def is_connect_address(master: str) -> bool:
 def is_connect(spark: "SparkSession") -> bool:
     """Whether the session is a client's, with no Java behind it on this side."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _knows(spark: "SparkSession", name: str) -> bool:
+    session: Any = spark._jsparkSession  # noqa: SLF001 - Python has no name for it
+    return bool(session.sessionState().dataSourceManager().dataSourceExists(name))
 
 
 def _make_active(spark: "SparkSession") -> None:
