@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -212,11 +215,39 @@ def test_a_batch_that_now_ends_elsewhere_is_refused(tmp_path: Path, format_name:
 
 def test_a_topic_is_archived_with_one_checkpoint_only(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path), "parquet", COLUMNS)
-    lake.commit(record(tmp_path, "parquet", 0))
-    lake.refuse_foreign([TOPIC], QUERY)
-    lake.refuse_foreign(["others"], "another query")
+    lake.commit(record(tmp_path, "parquet", 0), [TOPIC])
+    lake.commit(record(tmp_path, "parquet", 1), [TOPIC])
+    another = BatchRecord("another query", 0, "elsewhere", {"others": {"broker-a:0": 1}}, [])
+    lake.commit(another, ["others"])
     with pytest.raises(BadOption, match=r"orders is archived in .* with the checkpoint checkpoint"):
-        lake.refuse_foreign(["others", TOPIC], "another query")
+        lake.commit(msgspec.structs.replace(another, batch=1), ["others", TOPIC])
+
+
+def test_of_two_archives_that_begin_with_a_topic_at_once_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakes = [Lake(str(tmp_path), "parquet", COLUMNS) for _ in range(2)]
+    looked, write = threading.Semaphore(0), Records.write
+
+    def slow_write(records: Records, one: BatchRecord) -> None:
+        looked.release()
+        looked.acquire(timeout=0.5)  # The other one would look now, if it could.
+        write(records, one)
+
+    def commit(number: int) -> BaseException | None:
+        ends = {TOPIC: {"broker-a:0": 10}}
+        one = BatchRecord(f"query {number}", 0, f"checkpoint {number}", ends, [])
+        try:
+            lakes[number].commit(one, [TOPIC])
+        except BadOption as error:
+            return error
+        return None
+
+    monkeypatch.setattr(Records, "write", slow_write)
+    with ThreadPoolExecutor() as threads:
+        refused = [error for error in threads.map(commit, range(2)) if error is not None]
+    assert len(refused) == 1
+    assert "is archived in" in str(refused[0])
 
 
 def test_a_lake_keeps_its_format_and_its_columns(tmp_path: Path) -> None:
@@ -367,6 +398,32 @@ def test_entries_of_others_and_checkpoints_of_the_log_are_on_disk_too(
     assert {entry(3, "checkpoint.parquet"), "_delta_log/_last_checkpoint"} <= set(on_disk)
 
 
+def test_a_driver_may_die_before_deltas_log_has_a_hint_at_its_new_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """Delta writes the one and then the other."""
+    Lake(str(tmp_path), "delta", COLUMNS).commit(record(tmp_path, "delta", 0))
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / "_last_checkpoint").unlink()
+    Lake(str(tmp_path), "delta", COLUMNS).commit(record(tmp_path, "delta", 1))
+    assert offsets_in(tmp_path, "delta") == list(range(20))
+
+
+@pytest.mark.skipif(NO_ICEBERG, reason="no pyiceberg")
+def test_what_an_entry_of_iceberg_made_is_on_disk_also_after_a_kill(
+    tmp_path: Path, on_disk: list[str]
+) -> None:
+    lake = Lake(str(tmp_path), "iceberg", COLUMNS)
+    before = {*tmp_path.glob("metadata/*")}
+    lake.commit(record(tmp_path, "iceberg", 0))
+    made = {str(path.relative_to(tmp_path)) for path in {*tmp_path.glob("metadata/*")} - before}
+    assert made
+    assert made <= set(on_disk)
+    on_disk.clear()
+    Lake(str(tmp_path), "iceberg", COLUMNS)
+    assert made <= set(on_disk)
+
+
 def test_an_entry_that_a_dead_driver_left_to_the_kernel_is_synced_at_the_next_start(
     tmp_path: Path, on_disk: list[str]
 ) -> None:
@@ -399,6 +456,16 @@ def test_one_archive_at_a_time_writes_with_a_checkpoint(tmp_path: Path) -> None:
             pass
     with sole_writer(place, checkpoint):
         pass
+
+
+def test_who_shares_a_lake_may_lock_it(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        with sole_writer(Place(str(tmp_path)), "checkpoint"):
+            (file,) = (tmp_path / "_locks").iterdir()
+            assert file.stat().st_mode & 0o777 == 0o664
+    finally:
+        os.umask(before)
 
 
 def test_what_a_dead_archive_had_started_keeps_nobody_from_the_lake(tmp_path: Path) -> None:

@@ -470,6 +470,36 @@ def test_a_last_file_that_begins_with_zeros_is_damaged_when_records_follow(
 
 
 @pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
+def test_a_damaged_record_may_be_longer_than_a_read_looks_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_queues: bool
+) -> None:
+    """Its queue has no entry for it, nor for the one behind it."""
+    monkeypatch.setattr("cometmq.spark.log.ranges.LOOK_BYTES", 1000)
+    root = filled(tmp_path, 10)
+    path, end = log_files(root)[0], end_of(root)
+    large = encoded(Message("orders", 0, bytes(5000)), physical_offset=end)
+    behind = encoded(simple(properties=b"TAGS\x01behind\x02"), physical_offset=end + len(large))
+    damage(path, end - int(path.name), large + behind)
+    damage(path, end - int(path.name) + 3000, b"\xff")
+    if not has_queues:
+        shutil.rmtree(root / "consumequeue")
+    with pytest.raises(Unreadable, match=f"no whole record at physical offset {end}: "):
+        rows(root)
+    assert [row["tags"] for row in rows(root, tolerateDamage="true")][10:] == ["behind"]
+
+
+def test_what_is_cut_off_between_plan_and_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = filled(tmp_path, 10)
+    parts, expected = planned(root), rows(root)
+    last, end = expected[-1]["physicalOffset"], end_of(root)
+    damage(log_files(root)[0], last, bytes(end - last))
+    assert rows_of(root, parts) == expected[:-1]
+    assert f"offsets {last} to {end} is not there any more" in caplog.text
+
+
+@pytest.mark.parametrize("has_queues", [True, False], ids=["with queues", "without"])
 def test_a_read_may_begin_behind_zeros(tmp_path: Path, has_queues: bool) -> None:
     root = filled(tmp_path, 100)
     expected = [as_row(message) for message in stored(root)]

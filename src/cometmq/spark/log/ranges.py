@@ -28,9 +28,8 @@ GAP_BYTES: Final = 64 << 10
 CLOCK_SLACK_MS: Final = 10 * 60_000
 """By how much a broker's clock may have been set back between two files."""
 LOOK_BYTES: Final = 16 << 20
-"""How far behind the last record that a queue knows of others may follow something that is none:
-farther than a record is long. Without queues the rest of the file is searched, where it is not a
-hole."""
+"""How far behind the last record that a queue knows of, or one that is damaged, others may follow.
+Without queues the rest of the file is searched, where it is not a hole."""
 ATTEMPTS: Final = 5
 _NOWHERE: Final = 2**63 - 1
 _STORED_BYTES: Final = 128
@@ -181,7 +180,10 @@ class _Plan:
 
     def _look_until(self, file: LogFile, at: int) -> int:
         known = self._guides.end
-        return min(file.end, max(at, known) + LOOK_BYTES) if known else file.end
+        if not known:
+            return file.end
+        size = record_size(file.read(at, HEAD_BYTES), at) or 0
+        return min(file.end, max(at + size, known) + LOOK_BYTES)
 
     def _split(self, one: LogRange) -> Iterator[LogRange]:
         """The range in pieces of about `partition_bytes`."""
@@ -231,7 +233,10 @@ class Guides:
         if not count:
             return []
         spans = np.concatenate([guide.spans(one.start, one.end) for guide in self._chosen])
-        return [one._replace(start=start, end=end) for start, end in merged(spans)]
+        return [
+            one._replace(start=start, end=end, is_tail=one.is_tail and end == one.end)
+            for start, end in merged(spans)
+        ]
 
 
 def _start(guides: list[QueueGuide]) -> int:

@@ -116,12 +116,20 @@ class RangeWalk:
         one, offset = self._range, self._offset
         found = file.search(offset + 1, one.end)
         if one.is_tail and found is None:
+            self._cut_off()
             self._offset = one.end
         elif one.is_tail and self._seen_damaged != offset:
             self._seen_damaged = offset  # It may have been written meanwhile: look again.
         else:
             self._offset = one.end if found is None else found
             self._damaged(offset, damage)
+
+    def _cut_off(self) -> None:
+        """What was whole when the read was planned, a broker that recovers may have taken back."""
+        log.warning(
+            "%s: what was planned of offsets %d to %d is not there any more: the log was cut off",
+            self._files.shown(self._range.segment.path), self._offset, self._range.end,
+        )  # fmt: skip
 
     def _damaged(self, offset: int, damage: Damage) -> None:
         path = self._files.shown(self._range.segment.path)

@@ -101,10 +101,9 @@ class Batches:
         return BatchRecord(query, number, self._checkpoint, ends, files)
 
     def _commit(self, batch: BatchRecord) -> BatchRecord:
-        if new := batch.ends.keys() - self._topics:
-            self._lake.refuse_foreign(new, batch.query)
-            self._topics |= new
-        return self._lake.commit(batch)
+        entered = self._lake.commit(batch, batch.ends.keys() - self._topics)
+        self._topics |= batch.ends.keys()
+        return entered
 
     def _lag(self, places: ByQueue) -> dict[str, int]:
         """Messages of each topic that are not archived yet."""

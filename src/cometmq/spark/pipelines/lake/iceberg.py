@@ -6,6 +6,7 @@ files and its number are entered in one transaction, so a batch cannot be entere
 
 import importlib
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,18 +33,27 @@ class IcebergCatalog:
             raise BadOption(f"{place.url}: an iceberg lake is a local path, for its catalog's sake")
         self._place = place
         _create(_catalog(place), place, schema, partitions)
+        self._sync_last()  # Who made the last entry may have been killed before it did.
 
     def has(self, record: BatchRecord) -> bool:
         reached = iceberg_table(self._place).properties.get(_property(record))
         return reached is not None and int(reached) >= record.batch
 
     def add(self, record: BatchRecord) -> None:
-        before = self._place.listed(_METADATA)
         with iceberg_table(self._place).transaction() as entry:
             entry.set_properties({_property(record): str(record.batch)})
             entry.add_files([_uri(self._place, file.path) for file in record.files])
-        made = set(self._place.listed(_METADATA)).difference(before)
-        self._place.sync_files(f"{_METADATA}/{name}" for name in made)
+        self._sync_last()
+
+    def _sync_last(self) -> None:
+        """Have all that the last entry made on disk, as every entry's maker has done before."""
+        table = iceberg_table(self._place)
+        made = [table.metadata_location]
+        if snapshot := table.current_snapshot():
+            manifests = snapshot.manifests(table.io)
+            mine = [one for one in manifests if one.added_snapshot_id == snapshot.snapshot_id]
+            made += [snapshot.manifest_list, *(one.manifest_path for one in mine)]
+        self._place.sync_files(f"{_METADATA}/{PurePosixPath(path).name}" for path in made)
 
 
 def iceberg_table(place: Place) -> Any:

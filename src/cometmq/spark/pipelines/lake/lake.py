@@ -21,6 +21,7 @@ from typing import Final
 
 from ...errors import BadOption
 from .errors import LakeError
+from .lock import turn_in
 from .place import Place
 from .records import BatchRecord, LakeFacts, LakeFile, Records
 from .staging import sweep
@@ -44,8 +45,18 @@ class Lake:
         last = self._last(query)
         return last is not None and last.batch == batch and self._is_decided(last)
 
-    def commit(self, record: BatchRecord) -> BatchRecord:
-        """Have a batch in the lake once, however often it comes. The batch as the lake has it."""
+    def commit(self, record: BatchRecord, new_topics: Collection[str] = ()) -> BatchRecord:
+        """Have a batch in the lake once, however often it comes. The batch as the lake has it.
+        `new_topics` are those that may not be the query's: BadOption if another one has them."""
+        if not new_topics:
+            return self._commit(record)
+        with turn_in(self.place):  # Else two archives could both be the first with a topic.
+            self._refuse_foreign(new_topics, record.query)
+            return self._commit(record)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _commit(self, record: BatchRecord) -> BatchRecord:
         last = self._last(record.query)
         if last is None or last.batch != record.batch:
             self._require_next(last, record)
@@ -60,7 +71,7 @@ class Lake:
         sweep(self.place, record.query, record.batch)
         return record
 
-    def refuse_foreign(self, topics: Collection[str], query: str) -> None:
+    def _refuse_foreign(self, topics: Collection[str], query: str) -> None:
         """A topic that two queries archive would be in the lake twice."""
         for other in self._records.queries():
             for record in self._records.of(other)[:1] if other != query else ():
@@ -69,8 +80,6 @@ class Lake:
                         f"topic {shared[0]} is archived in {self.place.url} with the checkpoint "
                         f"{record.checkpoint}: use that one, or another lake"
                     )
-
-    # -- parts -----------------------------------------------------------------------------------
 
     def _last(self, query: str) -> BatchRecord | None:
         return next(iter(self._records.of(query)), None)

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,9 @@ from ...errors import BadOption
 from .place import Place
 
 log = logging.getLogger(__name__)
+TURN_S: Final = 60.0
+"""For another archive to enter a batch, which takes it far less."""
+_POLL_S: Final = 0.05
 _ROOT: Final = "_locks"
 _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """From file systems that are mounted from elsewhere."""
@@ -38,15 +42,26 @@ def sole_writer(place: Place, checkpoint: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(file: Path, refusal: str) -> Iterator[None]:
-    """BadOption with the `refusal` when another one has the file."""
+def turn_in(place: Place) -> Iterator[None]:
+    """Have no other archive enter a topic into the lake meanwhile; one that does is waited for."""
+    if not place.is_local:
+        yield
+        return
+    refusal = f"another archive has been entering topics into {place.url} for {TURN_S:g} s"
+    with locked(Path(place.shown(f"{_ROOT}/topics")), refusal, TURN_S):
+        yield
+
+
+@contextlib.contextmanager
+def locked(file: Path, refusal: str, wait_s: float = 0.0) -> Iterator[None]:
+    """BadOption with the `refusal` when another one has the file for so long."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        number = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise BadOption(str(error)) from None
     try:
-        _lock(number, file, refusal)
+        _lock(number, file, refusal, time.monotonic() + wait_s)
         yield
     finally:
         # Closed alone, it would stay locked while a child is about to start its program.
@@ -55,15 +70,24 @@ def locked(file: Path, refusal: str) -> Iterator[None]:
         os.close(number)
 
 
-def _lock(number: int, file: Path, refusal: str) -> None:
+def _lock(number: int, file: Path, refusal: str, deadline: float) -> None:
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BadOption(refusal) from None
+        while not _is_mine(number):
+            if time.monotonic() >= deadline:
+                raise BadOption(refusal)
+            time.sleep(_POLL_S)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         log.warning("%s: %s; nothing but you keeps a second run away", file, error)
+
+
+def _is_mine(number: int) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _one_name(checkpoint: str) -> str:

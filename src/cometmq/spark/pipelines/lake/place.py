@@ -86,11 +86,12 @@ class Place:
             _sync(str(self._root / parent))
 
     def sync_files(self, paths: Iterable[str]) -> None:
-        """Files that somebody else wrote, and their names."""
+        """Files that somebody else wrote, and their names; those that are gone need no sync."""
         if self.is_local:
             paths = list(paths)
             for path in paths:
-                _sync(self._at(path))
+                with contextlib.suppress(FileNotFoundError):
+                    _sync(self._at(path))
             self.sync_directories(paths)
 
     def _at(self, path: str) -> str:
