@@ -22,7 +22,7 @@ SAYS = {
     "pull": "".join(rf"{n} line {n}\n" for n in range(5))
     + r"again: \['line 3', 'line 4'\]\ncommitted: 5\n",
     "broadcasting": r"left got new prices\nright got new prices\n",
-    "delayed": r"(at once: now\n|by time: late\n){2}by level 1, a second: late\n",
+    "delayed": r"(at once: now\n|by time: late\n|by level 1, a second: late\n){3}",
     "transactions": r"ben ROLLBACK\nanna COMMIT\nconsumers see: \['anna'\]\n",
     "request_reply": r"2\+2 = 4\n40\+2 = 42\n",
     "sql_filter": r"\['tea'\]\nrefused: BadSubscription 23\n",

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -267,9 +267,9 @@ def test_a_batch_that_the_lake_has_is_not_written_again(
     came: list[BatchRecord] = []
     commit = Lake.commit
 
-    def seen(lake: Lake, record: BatchRecord) -> BatchRecord:
+    def seen(lake: Lake, record: BatchRecord, new_topics: Collection[str]) -> BatchRecord:
         came.append(record)
-        return commit(lake, record)
+        return commit(lake, record, new_topics)
 
     monkeypatch.setattr(Lake, "commit", seen)
     assert run("once-more").rows == 5

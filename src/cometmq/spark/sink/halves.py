@@ -1,11 +1,14 @@
 """Half messages: stored by tasks, shown to consumers when the driver decides so."""
 
 import zlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cometmq.client.producer.results import SendAnswer
 from cometmq.protocol.message_id import parse_offset_id
+from cometmq.protocol.properties import decode_properties
 
+from ..own_properties import own_properties
 from .parcels import Parcel
 
 
@@ -20,7 +23,7 @@ class Half(NamedTuple):
     """In the queue of half messages."""
     physical_offset: int
     unique_id: str
-    body_crc: int
+    row_crc: int
     """Tells it from another row that has the same id."""
 
 
@@ -29,5 +32,12 @@ def half_of(parcel: Parcel, answer: SendAnswer) -> Half:
     queue = parcel.queue
     return Half(
         queue.topic, queue.broker_name, queue.queue_id, answer.queue_offset, physical_offset,
-        parcel.unique_id, zlib.crc32(parcel.content.body),
+        parcel.unique_id,
+        row_crc(parcel.content.body, decode_properties(parcel.content.properties.encode())),
     )  # fmt: skip
+
+
+def row_crc(body: bytes, properties: Mapping[str, str]) -> int:
+    """The same for what a row was sent as and for what its broker shows in the end."""
+    own = sorted(own_properties(properties).items())
+    return zlib.crc32(repr(own).encode(errors="replace"), zlib.crc32(body))

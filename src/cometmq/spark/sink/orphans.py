@@ -75,5 +75,5 @@ def _half(message: ReceivedMessage, broker_name: str) -> Half:
     """As far as a rollback needs it."""
     return Half(
         message.properties.get(_REAL_TOPIC, ""), broker_name, NO_QUEUE, message.queue_offset,
-        message.physical_offset, message.message_id, body_crc=0,
+        message.physical_offset, message.message_id, row_crc=0,
     )  # fmt: skip

@@ -1,19 +1,18 @@
 """Which half messages are in their topics already, so that they must not be shown again.
 
-A message is the same only if id and body are: a partition that is computed again behind a shuffle
-may give the id to another row, which nobody has seen yet.
+A message is the same only if id, body and properties are: a partition that is computed again behind
+a shuffle may give the id to another row, which nobody has seen yet.
 """
 
 import asyncio
 import logging
-import zlib
 from collections.abc import Collection
 from typing import Final
 
 from cometmq.client.admin import Admin
 
 from ..topic.patience import AWAY, patiently
-from .halves import Half
+from .halves import Half, row_crc
 
 log = logging.getLogger(__name__)
 LOOKS_AT_ONCE: Final = 32
@@ -50,7 +49,7 @@ class Shown:
                 lambda: self._admin.messages.by_id(half.topic, half.unique_id),
                 f"looking for {half.unique_id} in topic {half.topic}", AWAY, self._patience_s,
             )  # fmt: skip
-        if any(zlib.crc32(message.body) == half.body_crc for message in found):
+        if any(row_crc(message.body, message.properties) == half.row_crc for message in found):
             return True
         if found:
             log.warning(

@@ -1,25 +1,30 @@
 """Which messages of a queue are there for a second time: those that Spark's sink had to send again.
 
 Pure. Only ids that the sink gives to the same row each time are looked at (`sink/ids.py`), and a
-message is left out only if one with the same id and the same body stands before it in its queue.
+message is left out only if one with the same id, body and properties stands before it in its queue.
 Of every query the two newest batches are kept: a batch begins only when the one before has its end,
 but a task that Spark gave up may still send some rows of that one. A batch write has one batch
 however long it is, so of all ids together no more than the last ones are kept.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from cometmq.protocol.columns import Column
+from cometmq.protocol.properties import RECORD_CRC, without_property
 
 from ..sink.ids import BATCH_DIGITS, FIXED, QUERY_DIGITS
 
 log = logging.getLogger(__name__)
 BATCHES_KEPT: Final = 2
 """Of each query."""
+_OF_ONE_COPY: Final = (
+    RECORD_CRC.encode(), b"TRANSACTION_CHECK_TIMES", b"TRAN_PREPARED_QUEUE_OFFSET",
+)  # fmt: skip
+"""Properties that brokers add to a message, and not the same ones to its second copy."""
 
 
 class Piece(NamedTuple):
@@ -27,23 +32,36 @@ class Piece(NamedTuple):
 
     ids: Sequence[str]
     crcs: Sequence[int]
-    """Of their bodies; nothing where no id is a sink's."""
+    """Of their bodies and properties; nothing where no id is a sink's."""
 
     @property
     def has_fixed(self) -> bool:
         return any(text.startswith(FIXED) for text in self.ids)
 
 
-def piece_of(ids: Sequence[str], bodies: Column) -> Piece:
+def piece_of(ids: Sequence[str], bodies: Column, properties: Column) -> Piece:
     piece = Piece(ids, ())
     if not piece.has_fixed:
         return piece
-    ends, data = memoryview(bodies.offsets).cast("i").tolist(), memoryview(bodies.data)
-    return Piece(ids, [crc32(data[start:end]) for start, end in pairwise(ends)])
+    both = zip(_values(bodies), map(_lasting, _values(properties)), strict=True)
+    return Piece(ids, [crc32(own, crc32(body)) for body, own in both])
+
+
+def _values(column: Column) -> Iterator[memoryview]:
+    ends, data = memoryview(column.offsets).cast("i").tolist(), memoryview(column.data)
+    return (data[start:end] for start, end in pairwise(ends))
+
+
+def _lasting(properties: memoryview) -> bytes:
+    """Less those of one copy."""
+    encoded = bytes(properties)
+    for name in _OF_ONE_COPY:
+        encoded = without_property(encoded, name)
+    return encoded
 
 
 class _Known:
-    """Ids of one batch, with the check sums of their messages' bodies."""
+    """Ids of one batch, with the check sums of their messages."""
 
     def __init__(self) -> None:
         self._newer: dict[str, int] = {}
@@ -118,8 +136,8 @@ class Duplicates:
         if not piece.crcs:
             return []
         batch, fresh = piece.ids[0][:BATCH_DIGITS], dict(zip(piece.ids, piece.crcs, strict=True))
-        known = self._known.get(batch)
         self._make_room(len(fresh))
+        known = self._known.get(batch)
         if (
             known is not None
             and len(fresh) == len(piece.ids)
@@ -148,8 +166,8 @@ class Duplicates:
         if known.add(text, crc) and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "two messages have the id %s, but not the same body: both are read; what was "
-                "written gave other rows, or another order, when it ran again", text,
+                "two messages have the id %s, but not the same body and properties: both are read; "
+                "what was written gave other rows, or another order, when it ran again", text,
             )  # fmt: skip
         return False
 

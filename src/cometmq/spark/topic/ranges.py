@@ -40,6 +40,8 @@ LOOK_BACK_MAX = 1 << 16
 _WRAPPED = INNER_BATCH | NEED_UNWRAP
 _TOLERATED = "failOnDataLoss=false"
 _OFFSET = "queueOffset"
+_OF_PIECES = ("msgId", "body", "properties")
+"""What tells of duplicates."""
 
 
 class _NotThere(Exception):
@@ -68,7 +70,7 @@ class RangeReading:
         self._duplicates = Duplicates(options.lookback) if options.drop_duplicates else None
         self._queue_begin = 0
         self._losses = Losses(fail=options.fail_on_data_loss)
-        beside = ("msgId", "body") if options.drop_duplicates else ()
+        beside = _OF_PIECES if options.drop_duplicates else ()
         self._rows = ArrowRows(columns, part.queue.broker_name, (*beside, _OFFSET))
         self._builder = ColumnBuilder(self._rows.collected, _tags(options))
         self._is_filtered = bool(options.sql92) or options.tags not in ("", ALL)
@@ -127,7 +129,8 @@ class RangeReading:
         return builder.count
 
     def _piece(self, taken: Mapping[str, Column], count: int) -> Piece:
-        return piece_of(self._rows.column("msgId", taken, count).to_pylist(), taken["body"])
+        ids = self._rows.column("msgId", taken, count).to_pylist()
+        return piece_of(ids, taken["body"], taken["properties"])
 
     async def _repeated(self, piece: Piece, duplicates: Duplicates) -> list[int]:
         unknown = duplicates.unknown(piece)
@@ -143,7 +146,7 @@ class RangeReading:
         while end > begin and not earlier.is_complete:
             start = max(begin, end - size)
             part = QueueRange(self._part.queue, start, end)
-            for piece in reversed(await RangeReading(plain, part, ("msgId", "body")).pieces()):
+            for piece in reversed(await RangeReading(plain, part, _OF_PIECES).pieces()):
                 earlier.add(piece)
             end, size = start, min(size * 2, LOOK_BACK_MAX)
         duplicates.before(earlier, is_all=end <= begin)
