@@ -27,7 +27,7 @@ async def main() -> None:
                 late_ms = message.store_timestamp - message.born_timestamp
                 print(f"{message.body.decode()}: {'late' if late_ms >= 190 else 'now'}")
                 came += 1
-                if came == 3:  # Of three queues, so that whoever comes late finds them in any order.
+                if came == 3:  # In any order, if all are there when the consumer comes.
                     break
 
 

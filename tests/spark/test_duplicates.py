@@ -153,9 +153,7 @@ def attempt(
     write(broker, topic, pa.record_batch({"body": bodies}), Origin(query, batch, 0))
 
 
-def write(
-    broker: BlockingEmbeddedBroker, topic: str, rows: pa.RecordBatch, origin: Origin
-) -> None:
+def write(broker: BlockingEmbeddedBroker, topic: str, rows: pa.RecordBatch, origin: Origin) -> None:
     """What a task of the sink does, as far as it gets."""
     given = options(broker, topic=topic, deliveryGuarantee="idempotent")
     write_rows(given, origin, rows.schema.names, Plan({}, {}), iter([rows]))

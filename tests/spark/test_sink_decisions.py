@@ -9,12 +9,18 @@ import pyarrow as pa
 import pytest
 
 from cometmq.broker.transactions import open_halves, transactions
+from cometmq.client.admin import Admin
+from cometmq.client.errors import TopicNotFound, Unreachable
+from cometmq.client.link import Link
+from cometmq.client.received import ReceivedMessage
+from cometmq.client.routes import Route, Routes
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.command import Command, Response
 from cometmq.spark.errors import ClusterAway, NotSent
 from cometmq.spark.sink import decisions
 from cometmq.spark.sink.halves import Half
 from cometmq.spark.sink.ids import Origin
+from cometmq.spark.sink.shown import Shown
 from cometmq.spark.sink.writers import RocketMQStreamWriter, Written, write_rows
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 from cometmq.transport.connection import Connection, Refusal
@@ -215,6 +221,72 @@ def test_a_broker_that_cannot_decide_now_is_told_again(
         told.instead = refusing(code, remark, 4)
         stream_writer(broker, "busy").commit([sent], 0)
         assert bodies_in(broker, "busy") == ["a", "b", "c"]
+
+
+def test_a_topic_that_name_servers_do_not_know_for_a_moment_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As while its only broker is started anew."""
+    topic, refresh, looked = "for-a-moment", Routes.refresh, list[str]()
+
+    async def unknown_at_first(routes: Routes, asked: str) -> Route:
+        looked.extend([asked] if asked == topic else ())
+        if asked == topic and len(looked) < 3:
+            raise TopicNotFound("no route")
+        return await refresh(routes, asked)
+
+    with EmbeddedBroker(in_memory=True) as broker:
+        broker.create_topic(topic, 1)
+        sent, writer = halves_of(broker, topic, ["a"]), stream_writer(broker, topic)
+        monkeypatch.setattr(Routes, "refresh", unknown_at_first)
+        writer.commit([sent], 0)
+        assert len(looked) >= 3
+        assert bodies_in(broker, topic) == ["a"]
+
+
+async def test_what_is_shown_is_looked_for_until_its_topic_is_known_again() -> None:
+    half = Half("away", "broker-a", 0, 0, 0, "id", row_crc=0)
+    errors: list[Exception] = [Unreachable("no broker"), TopicNotFound("no route")]
+
+    async def by_id(topic: str, unique_id: str) -> Sequence[ReceivedMessage]:
+        assert (topic, unique_id) == ("away", "id")
+        if errors:
+            raise errors.pop()
+        return ()
+
+    admin = Admin("127.0.0.1:1")
+    admin.messages.by_id = by_id  # type: ignore[method-assign, assignment]
+    assert await Shown(admin, patience_s=30).among([half]) == set()
+    assert not errors
+
+
+def test_a_broker_that_was_out_of_reach_is_looked_for_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its master may be another one now, also if none could be told before."""
+    connection, away, asked = Link.connection, list[str](), list[str]()
+    refresh = Routes.refresh
+
+    async def unreachable_at_first(link: Link, address: str) -> Connection:
+        if not away:
+            away.append(address)
+            asked.clear()
+            raise Unreachable("connection refused")
+        return await connection(link, address)
+
+    async def noted(routes: Routes, topic: str) -> Route:
+        asked.append(topic)
+        return await refresh(routes, topic)
+
+    with EmbeddedBroker(in_memory=True) as broker:
+        broker.create_topic("anew", 1)
+        sent, writer = halves_of(broker, "anew", ["a"]), stream_writer(broker, "anew")
+        monkeypatch.setattr(Link, "connection", unreachable_at_first)
+        monkeypatch.setattr(Routes, "refresh", noted)
+        writer.commit([sent], 0)
+        assert away
+        assert asked[0] == "anew"
+        assert bodies_in(broker, "anew") == ["a"]
 
 
 def test_a_broker_that_never_decides_is_an_error_after_a_while(

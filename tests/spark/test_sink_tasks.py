@@ -5,7 +5,7 @@ import datetime as dt
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -452,6 +452,28 @@ def test_more_half_messages_than_a_broker_takes_are_an_error_at_once(
         assert bodies_in(broker, "too-many") == ["a"]
 
 
+@pytest.mark.parametrize("batch_number", [0, 1])
+def test_what_killed_attempts_left_does_not_keep_a_batch_out_for_ever(
+    monkeypatch: pytest.MonkeyPatch, batch_number: int
+) -> None:
+    """The batch is planned already: it cannot become smaller."""
+    monkeypatch.setattr(transactions, "OPEN_MAX", 50)
+    with EmbeddedBroker(in_memory=True) as broker:
+        broker.create_topic("no-room", 1)
+        broker.create_topic("of-another", 1)
+        for number in range(batch_number):
+            stream_writer(broker, "no-room").commit([halves_of(broker, "no-room", ["x"])], number)
+        halves_of(broker, "of-another", ["x"])
+        bodies = [f"{row}" for row in range(40)]
+        halves_of(broker, "no-room", bodies, batch_number)  # Its driver was killed.
+        with pytest.raises(NotSent, match=r"40 .* killed attempts .* were rolled back: try again"):
+            halves_of(broker, "no-room", bodies, batch_number)
+        assert undecided(broker) == 1, "that of another query is none of ours"
+        sent = halves_of(broker, "no-room", bodies, batch_number)
+        stream_writer(broker, "no-room").commit([sent], batch_number)
+        assert bodies_in(broker, "no-room") == sorted([*bodies, *["x"] * batch_number])
+
+
 def test_rows_say_nothing_that_decides_about_their_transaction(
     broker: BlockingEmbeddedBroker,
 ) -> None:
@@ -520,17 +542,38 @@ def test_what_could_not_be_rolled_back_is_looked_for_again_with_the_next_batch(
     halves_of(broker, "left-over", ["a", "b"], plan=plan)  # Nobody heard of these.
     sent = halves_of(broker, "left-over", ["a", "b"], plan=plan)
 
-    async def fails(_: Decisions, halves: Sequence[Half]) -> None:
-        if halves:
-            raise NotSent("the broker is away")
-
     with monkeypatch.context() as failing:
-        failing.setattr(Decisions, "roll_back", fails)
+        failing.setattr(Decisions, "roll_back", failing_with(ClusterAway("tried for 60 s")))
         stream_writer(broker, "left-over").commit([sent], 0)
     assert undecided(broker) == before + 2
     stream_writer(broker, "left-over").commit([halves_of(broker, "left-over", ["c"], 1)], 1)
     assert undecided(broker) == before
     assert bodies_in(broker, "left-over") == ["a", "b", "c"]
+
+
+def test_what_a_broker_refuses_to_roll_back_is_not_looked_for_again(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every batch would look through more half messages than the one before."""
+    broker.create_topic("refused", 2)
+    before, plan = undecided(broker), plan_of(broker, "refused")
+    lost = halves_of(broker, "refused", ["a"], plan=plan)  # Nobody heard of it.
+    sent = halves_of(broker, "refused", ["a"], plan=plan)
+    with monkeypatch.context() as failing:
+        failing.setattr(Decisions, "roll_back", failing_with(NotSent("of another group")))
+        stream_writer(broker, "refused").commit([sent], 0)
+    stream_writer(broker, "refused").commit([halves_of(broker, "refused", ["b"], 1)], 1)
+    assert undecided(broker) == before + 1
+    stream_writer(broker, "refused").abort([lost], 0)
+    assert undecided(broker) == before
+
+
+def failing_with(error: Exception) -> Callable[[Decisions, Sequence[Half]], Awaitable[None]]:
+    async def fails(_: Decisions, halves: Sequence[Half]) -> None:
+        if halves:
+            raise error
+
+    return fails
 
 
 def undecided(broker: BlockingEmbeddedBroker) -> int:

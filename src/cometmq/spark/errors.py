@@ -27,3 +27,7 @@ class Unreadable(SparkError):
 
 class NotSent(SparkError):
     """A row that cannot be a message, or that no broker takes."""
+
+
+class TooManyHalves(NotSent):
+    """A broker takes no more half messages until some are decided."""

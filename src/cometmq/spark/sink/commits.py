@@ -99,6 +99,11 @@ class Commits:
         if written.query:
             await self._orphans.roll_back(written.query, written.half_ends, written.halves)
 
+    async def roll_back_earlier(self, query: str, before: HalfEnds) -> int:
+        """What attempts left that were killed before this one began; how many."""
+        mark = await self._read(query)
+        return await self._orphans.roll_back_between(query, mark.half_ends, before)
+
     # -- parts -----------------------------------------------------------------------------------
 
     async def _read(self, query: str) -> Mark:

@@ -54,6 +54,7 @@ class _Round:
         self.told: set[Half] = set()
         """Whoever finds them decided may see our own decision."""
         self.unanswered: set[Half] = set()
+        self.was_tried = False
 
     def close(self, decided: Iterable[Half]) -> None:
         gone = set(decided)
@@ -89,7 +90,7 @@ class Decisions:
 
     async def _tell_broker(self, name: str, halves: list[Half], decision: Decision) -> None:
         what = f"{decision.name.lower()} of {len(halves)} half messages at broker {name}"
-        away = (*AWAY, ServiceNotAvailable)
+        away = (*AWAY, ServiceNotAvailable, TopicNotFound)  # Unknown while its broker starts.
         is_ordered = self._is_ordered and decision is Decision.COMMIT
         try:
             for few in _rounds(halves, is_ordered=is_ordered):
@@ -103,7 +104,8 @@ class Decisions:
 
     async def _tell(self, name: str, few: _Round, decision: Decision) -> None:
         """All that are open; the first thing that is wrong, once all have an answer or none."""
-        connection = await self._connection(name, few.open[0].topic, again=bool(few.told))
+        again, few.was_tried = few.was_tried, True
+        connection = await self._connection(name, few.open[0].topic, again=again)
         if decision is Decision.COMMIT:
             few.close(await self._shown.among_the_newest(few.unanswered))
         while few.open:

@@ -15,7 +15,7 @@ from cometmq.client.received import ReceivedMessage
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import HALF_TOPIC
 
-from ..errors import SparkError
+from ..errors import NotSent, SparkError
 from .decisions import Decisions
 from .halves import Half
 from .ids import QUERY_DIGITS, Origin, fixed_ids
@@ -24,6 +24,7 @@ from .rows import NO_QUEUE
 log = logging.getLogger(__name__)
 HalfEnds = Mapping[str, int]
 """Where the queue of half messages ended at a time, by broker."""
+TOLD_TOGETHER: Final = 10_000
 _REAL_TOPIC: Final = "REAL_TOPIC"
 
 
@@ -52,23 +53,33 @@ class Orphans:
                 if name in since and end - since[name] > len(mine):
                     await self._roll_back(query, name, range(since[name], end), mine)
                 reached[name] = end
+            except NotSent as error:  # Another time its broker would say the same.
+                log.warning("half messages of query %s stay undecided: %s", query, error)
+                reached[name] = end
             except (ClientError, SparkError) as error:
                 log.warning("half messages of query %s may be left over: %s", query, error)
         return reached
 
-    async def _roll_back(self, query: str, name: str, where: range, known: Collection[int]) -> None:
+    async def roll_back_between(self, query: str, since: HalfEnds, ends: HalfEnds) -> int:
+        """All of a query that stand there; how many. Without `since`, from the beginning."""
+        where = {name: range(since.get(name, 0), end) for name, end in ends.items()}
+        return sum([await self._roll_back(query, name, part, ()) for name, part in where.items()])
+
+    async def _roll_back(self, query: str, name: str, where: range, known: Collection[int]) -> int:
         prefix = fixed_ids(Origin(query, 0, 0), 0, 0).text(0)[:QUERY_DIGITS]
-        queue = MessageQueue(HALF_TOPIC, name, 0)
-        found = [
-            _half(message, name)
-            async for message in self._admin.messages.read(
-                queue, start=where.start, stop=where.stop
-            )
-            if message.message_id.startswith(prefix) and message.queue_offset not in known
-        ]
-        if found:
-            await self._decisions.roll_back(found)
-            log.info("%d half messages of killed attempts were rolled back", len(found))
+        queue, count = MessageQueue(HALF_TOPIC, name, 0), 0
+        found: list[Half] = []
+        async for message in self._admin.messages.read(queue, start=where.start, stop=where.stop):
+            if message.message_id.startswith(prefix) and message.queue_offset not in known:
+                found.append(_half(message, name))
+                count += 1
+            if len(found) == TOLD_TOGETHER:
+                await self._decisions.roll_back(found)
+                found = []
+        await self._decisions.roll_back(found)
+        if count:
+            log.info("%d half messages of killed attempts were rolled back", count)
+        return count
 
 
 def _half(message: ReceivedMessage, broker_name: str) -> Half:

@@ -31,7 +31,7 @@ from cometmq.protocol.command import Command
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.routes import MASTER_ID
 
-from ..errors import BadOption, NotSent
+from ..errors import BadOption, NotSent, TooManyHalves
 from ..topic.offsets import queue_text
 from ..topic.patience import AWAY, patiently
 from .options import Acknowledge, SinkOptions
@@ -232,10 +232,8 @@ class Sending:
         status = STATUS_OF_CODE.get(answer.code)
         if status is None:
             if TOO_MANY_HALVES in (answer.remark or ""):
-                raise NotSent(
-                    f"{_name(parcel)}: broker {queue.broker_name} says {answer.remark!r}: it takes "
-                    "no more half messages until some are decided, which those of a batch are at "
-                    "its end; write smaller batches (maxOffsetsPerTrigger), or to more brokers"
+                raise TooManyHalves(
+                    f"{_name(parcel)}: broker {queue.broker_name} says {answer.remark!r}"
                 )
             raise error_of(answer.code, answer.remark, queue.broker_name)
         if status is not SendStatus.OK and options.acknowledge is Acknowledge.SAFE:

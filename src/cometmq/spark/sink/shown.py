@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from cometmq.client.admin import Admin
+from cometmq.client.errors import TopicNotFound
 
 from ..topic.patience import AWAY, patiently
 from .halves import Half, row_crc
@@ -47,7 +48,8 @@ class Shown:
         async with self._room:
             found = await patiently(
                 lambda: self._admin.messages.by_id(half.topic, half.unique_id),
-                f"looking for {half.unique_id} in topic {half.topic}", AWAY, self._patience_s,
+                f"looking for {half.unique_id} in topic {half.topic}",
+                (*AWAY, TopicNotFound), self._patience_s,
             )  # fmt: skip
         if any(row_crc(message.body, message.properties) == half.row_crc for message in found):
             return True

@@ -23,7 +23,7 @@ from cometmq.client.errors import ClientError
 from cometmq.client.producer.results import SendAnswer
 from cometmq.transport.memory import keep_freed_memory
 
-from ..errors import SparkError
+from ..errors import NotSent, SparkError, TooManyHalves
 from ..worker_garbage import leave_modules_alone
 from .commits import Batch, Commits
 from .halves import Half, half_of
@@ -131,11 +131,33 @@ def write_rows(
     try:
         with Task(options, origin, columns, plan.queues, told) as task:
             task.send(batches)
+    except TooManyHalves as error:
+        _roll_back(given, Batch("", halves, {}))
+        raise NotSent(f"{error}; {_room_made(options, origin.query, plan)}") from error
     except Exception:
         _roll_back(given, Batch("", halves, {}))
         raise
     in_order = sorted(halves, key=lambda half: half.unique_id)
     return Written(origin, task.rows, in_order, plan.half_ends)
+
+
+def _room_made(options: SinkOptions, query: str, plan: Plan) -> str:
+    """What can be done when a broker has too many half messages, and what was done. They are
+    decided at the end of a batch, but some may be those of attempts that had no end."""
+
+    async def make_room() -> int:
+        async with Commits(options, is_ordered=False) as commits:
+            return await commits.roll_back_earlier(query, plan.half_ends)
+
+    remedy = "write smaller batches (maxOffsetsPerTrigger), or to more brokers"
+    try:
+        count = asyncio.run(make_room())
+    except (ClientError, SparkError) as error:
+        log.warning("half messages of killed attempts stay undecided: %s", error)
+        count = 0
+    if not count:
+        return remedy
+    return f"{count} of killed attempts of this query were rolled back: try again, else {remedy}"
 
 
 # -- at the driver -------------------------------------------------------------------------------
