@@ -136,6 +136,21 @@ def test_a_lake_is_replayed(replays: Replays, tmp_path: Path) -> None:
         assert message.properties[FROM].split()[1] == f"broker-a:{message.queue.queue_id}"
 
 
+def test_messages_whose_bodies_could_not_be_read_are_left_out_and_told_of(
+    replays: Replays, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a lake that was made with failOnDataLoss=false; one queue has no others."""
+    replays.send(40)
+    whole = replays.spark.read.parquet(replays.to_parquet(tmp_path / "whole"))
+    lost = "queueId = 0 or queueOffset = 3"
+    path = str(tmp_path / "lake")
+    whole.selectExpr("* except (body)", f"if({lost}, null, body) as body").write.parquet(path)
+    assert len(replays.replay(lake=path, dry_run=True).samples) > 0
+    assert replays.replay(lake=path).sent == 27
+    assert "13 messages are left out: their bodies could not be read" in caplog.text
+    assert len(replays.stored(replays.target)) == 27
+
+
 def test_what_the_archive_has_kept_is_replayed(replays: Replays, tmp_path: Path) -> None:
     replays.send(20, rich(replays.source))
     lake = str(tmp_path / "lake")

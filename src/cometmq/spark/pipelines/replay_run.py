@@ -94,6 +94,11 @@ class Run:
     ) -> Checkpoint:
         """A new one, for what the source has of this choice."""
         found = survey(self._source.all())
+        if found.without_body:
+            log.warning(
+                "%d messages are left out: their bodies could not be read where they come from",
+                found.without_body,
+            )
         there = {queue.topic for queue in found.queues}
         for topic in choice.topics:
             if topic not in there and not self._source.has(topic):
@@ -130,7 +135,8 @@ class Run:
         from pyspark.sql import functions as f
 
         told = self._told(at, dry_run=True)
-        frame = self._source.all().orderBy("topic", "queueId", "queueOffset").limit(SAMPLES_MAX)
+        frame = self._source.all().where("body is not null")
+        frame = frame.orderBy("topic", "queueId", "queueOffset").limit(SAMPLES_MAX)
         frame = frame.withColumn("stored_ms", f.unix_millis("storeTimestamp"))
         told.samples = [_sample(row.asDict()) for row in frame.collect()]
         return told

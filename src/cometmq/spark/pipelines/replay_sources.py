@@ -215,6 +215,8 @@ class Survey(NamedTuple):
     queues: list[SourceQueue]
     first_physical: int
     end_physical: int
+    without_body: int
+    """Messages that were kept although their bodies could not be read: none can be sent."""
 
 
 def survey(frame: "DataFrame") -> Survey:
@@ -224,8 +226,9 @@ def survey(frame: "DataFrame") -> Survey:
     counted = frame.groupBy("topic", _broker(frame).alias("broker"), "queueId").agg(
         f.min("queueOffset").alias("first"),
         f.max("queueOffset").alias("last"),
-        f.count("*").alias("rows"),
-        f.sum(f.octet_length("body")).alias("bytes"),
+        f.count("body").alias("rows"),
+        f.coalesce(f.sum(f.octet_length("body")), f.lit(0)).alias("bytes"),
+        f.count_if(f.col("body").isNull()).alias("without_body"),
         f.min(physical).alias("first_physical"),
         f.max(physical).alias("last_physical"),
     )
@@ -235,11 +238,13 @@ def survey(frame: "DataFrame") -> Survey:
             row.topic, row.broker, row.queueId, row.first, row.last + 1, row.rows, row.bytes
         )
         for row in rows
+        if row.rows
     ]
     return Survey(
         queues,
         min((row.first_physical for row in rows), default=0),
         max((row.last_physical + 1 for row in rows), default=0),
+        sum(row.without_body for row in rows),
     )
 
 
@@ -258,7 +263,8 @@ def _broker(frame: "DataFrame") -> "Column":
 
 
 def _numbered(frame: "DataFrame", plan: Plan, pieces: Sequence[tuple[int, int]]) -> "DataFrame":
-    """The rows of the plan's queues that lie in their pieces. What came later is not among them."""
+    """The rows of the plan's queues that lie in their pieces and can be sent. What came later is
+    not among them."""
     from pyspark.sql import functions as f
 
     names = [f"{queue.topic}/{queue.broker}/{queue.queue}" for queue in plan.queues]
@@ -268,7 +274,10 @@ def _numbered(frame: "DataFrame", plan: Plan, pieces: Sequence[tuple[int, int]])
     starts, ends = (f.array(*(f.lit(piece[side]) for piece in pieces)) for side in (0, 1))
     offset, number = f.col("queueOffset"), f.col(SOURCE)
     return frame.where(
-        number.isNotNull() & (offset >= f.get(starts, number)) & (offset < f.get(ends, number))
+        number.isNotNull()
+        & f.col("body").isNotNull()
+        & (offset >= f.get(starts, number))
+        & (offset < f.get(ends, number))
     )
 
 
