@@ -29,8 +29,9 @@ FROM: Final = "REDRIVEN_FROM"
 FIRST_ID: Final = "REDRIVEN_ID"
 """A copy's property: the unique id that the message had."""
 _ORIGINS: Final = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
-"""Where the first topic is told. Brokers set the first of them with every message that goes back.
-None of Apache RocketMQ's sets the second, so beside the first it is a sender's word."""
+"""Where the first topic is told. Brokers set the first of them with every message that goes back,
+unless its sender has. None of Apache RocketMQ's sets the second, so beside the first it is a
+sender's word."""
 _POP_MARKS: Final = ("+", "_")
 """Between group and topic, in names of the topics where RocketMQ keeps messages that were popped,
 to be retried. Their letters tell such a topic as their first."""
