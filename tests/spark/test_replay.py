@@ -26,7 +26,7 @@ from cometmq.spark.pipelines import archive, replay_plan, replay_run
 from cometmq.spark.pipelines.replay import replay
 from cometmq.spark.pipelines.replay_attempts import BegunBefore
 from cometmq.spark.pipelines.replay_plan import SourceQueue, steps_for, with_targets
-from cometmq.spark.pipelines.replay_run import Replayed, Run
+from cometmq.spark.pipelines.replay_run import Replayed, Run, settle_s
 from cometmq.spark.pipelines.replay_sending import FROM, ready
 from cometmq.spark.pipelines.replay_sources import Choice
 from cometmq.testing import BlockingEmbeddedBroker
@@ -457,6 +457,12 @@ def test_queues_go_where_they_should() -> None:
     same = with_targets(sources, {"x": there}, "x", keep_queues=True)
     assert [queue.to for queue in same] == ["x b:0", "x b:1", "x b:0", "x b:1"]
     assert same[1].target == MessageQueue("x", "b", 1)
+
+
+def test_a_slow_task_of_a_killed_run_is_waited_for() -> None:
+    """It sends one message every four seconds: nothing new within three says nothing."""
+    assert settle_s(None) == settle_s(100.0) == replay_run.SETTLE_S
+    assert settle_s(1 / 4) == 8.0
 
 
 def test_what_was_not_used_of_a_rate_is_not_made_up_for() -> None:

@@ -169,7 +169,7 @@ class Run:
         """Where the replay is behind the step."""
         skip: dict[int, int] = {}
         if at.began_at is not None:  # An earlier run was killed in the middle of it.
-            skip = self._settled(at)
+            skip = self._settled(at, rate)
         else:
             at = msgspec.structs.replace(at, began_at=self._ends(at.plan))
             self._save(at)
@@ -186,7 +186,7 @@ class Run:
                 return sum(skip.values()) + self._send(at, skip, rate)
             except BegunBefore as error:
                 log.warning("step %d: Spark has begun a task again: %s", at.step + 1, error)
-                skip = self._settled(at)
+                skip = self._settled(at, rate)
         raise SparkError(
             f"step {at.step + 1}: Spark has lost tasks of it {STEP_TRIES_MAX} times; its log says "
             "why. With a checkpoint, running it again goes on from here"
@@ -198,11 +198,15 @@ class Run:
 
     def _send(self, at: Checkpoint, skip: dict[int, int], rate: float | None) -> int:
         tasks = self._tasks(at.plan)
-        share = None if rate is None else rate / tasks
+        share = self._share(at.plan, rate)
         sink = sink_options(self._target)
         step = Step(sink, at.plan, at.step, skip, share, at.began_at or {})
         frame = ready(self._source.step(at.plan, at.step), tasks)
         return rows_sent(frame.mapInArrow(step.send, SENT).collect())
+
+    def _share(self, plan: Plan, rate: float | None) -> float | None:
+        """A task's part of the rate."""
+        return None if rate is None else rate / self._tasks(plan)
 
     def _tasks(self, plan: Plan) -> int:
         """That run at the same time, at most."""
@@ -218,11 +222,11 @@ class Run:
         targets = {queue.target for queue in plan.queues}
         return to_json({queue: ends.get(queue, 0) for queue in targets})
 
-    def _settled(self, at: Checkpoint) -> dict[int, int]:
+    def _settled(self, at: Checkpoint, rate: float | None) -> dict[int, int]:
         """How many messages of each source queue are there, once their number stays the same."""
-        found = self._present(at)
+        found, pause_s = self._present(at), settle_s(self._share(at.plan, rate))
         for _ in range(SETTLE_LOOKS_MAX):
-            time.sleep(SETTLE_S)
+            time.sleep(pause_s)
             again = self._present(at)
             if again == found:
                 return found
@@ -249,6 +253,11 @@ class Run:
         reader = reader.option("assign", msgspec.json.encode(queues).decode())
         reader = reader.option("startingOffsets", msgspec.json.encode(began).decode())
         return reader.option("columns", "msgId").load()
+
+
+def settle_s(share: float | None) -> float:
+    """A task with a small part of a rate may be silent for longer, and go on."""
+    return SETTLE_S if share is None else max(SETTLE_S, 2 / share)
 
 
 def _sample(row: dict[str, Any]) -> Sample:
