@@ -155,18 +155,16 @@ def test_a_pattern_may_match_nothing_until_a_topic_comes(
 
 
 def test_topics_of_retries_and_dead_letters_are_read_by_spark_also_when_compacted(
-    run: Archive,
-    broker: BlockingEmbeddedBroker,
-    producer: Producer,
-    lake: Path,
-    spark: "SparkSession",
+    broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path, spark: "SparkSession"
 ) -> None:
+    lake = tmp_path / "my läke #1, 50% full"  # As a URL, that would be another path.
     topics = ["%RETRY%archived-group", "%DLQ%archived-group"]
     sent: dict[str, list[bytes]] = {}
     for topic in topics:
         broker.create_topic(topic, 1)
         sent[topic] = sorted(send(producer, topic, 5, queues=[0]).values())
-    run(*topics, options={"maxOffsetsPerTrigger": "4"})
+    few = {"maxOffsetsPerTrigger": "4"}
+    archive(broker.namesrv, str(lake), topics=topics, once=True, spark=spark, options=few)
     assert _by_topic(read_lake(spark, str(lake)).collect()) == sent
     assert compact(str(lake)).files_after == 2
     assert _by_topic(read_lake(spark, str(lake)).collect()) == sent
@@ -295,6 +293,36 @@ def test_a_topic_that_was_deleted_does_not_keep_others_from_their_offsets(
     assert run(pattern="gone-.*", group="gone-group", options=small).batches == 2
     assert committed(broker, "gone-b", "gone-group") == {0: 7}
     assert len(_told_of("gone-group", caplog)) == 1, "not with every batch"
+
+
+def test_an_archive_that_has_begun_goes_on_without_a_topic_that_was_deleted(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path
+) -> None:
+    for topic in ("remaining", "dropped"):
+        broker.create_topic(topic, 1)
+        send(producer, topic, 5, queues=[0])
+    assert run("remaining", "dropped").rows == 10
+    with Admin(broker.namesrv) as admin:
+        admin.topics.delete("dropped")
+    send(producer, "remaining", 2, queues=[0])
+    assert run("remaining", "dropped").rows == 2
+    assert rows_in(lake, "delta").num_rows == 12
+
+
+def test_an_archive_that_has_begun_may_start_while_its_broker_is_away(
+    spark: "SparkSession", lake: Path
+) -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("away", 1)
+        with Producer(broker.namesrv, group="away") as producer:
+            sent = send(producer, "away", 5, queues=[0])
+        given: dict[str, Any] = {"topics": ["away"], "once": True, "spark": spark}
+        archive(broker.namesrv, str(lake), **given)
+        broker.stop_broker()
+        assert archive(broker.namesrv, str(lake), **given).rows == 0
+        broker.start_broker()
+        assert archive(broker.namesrv, str(lake), **given).rows == 0
+        assert sent_in(lake, "delta") == sent
 
 
 def test_queues_that_are_gone_do_not_keep_others_from_their_offsets(

@@ -19,69 +19,37 @@ import pytest
 from deltalake import DeltaTable
 
 from cometmq.protocol.message_queue import MessageQueue
-from cometmq.spark.errors import BadOption, ClusterAway, SparkError
+from cometmq.spark.errors import BadOption, ClusterAway, NotReady, SparkError
 from cometmq.spark.pipelines.archive_bundles import BUNDLE_ROWS_MIN, bundled
-from cometmq.spark.pipelines.archive_files import Naming, TopicFiles
 from cometmq.spark.pipelines.failures import plain
 from cometmq.spark.pipelines.lake.errors import LakeError
 from cometmq.spark.pipelines.lake.lake import Lake
 from cometmq.spark.pipelines.lake.lock import sole_writer
 from cometmq.spark.pipelines.lake.place import Place
-from cometmq.spark.pipelines.lake.records import BatchRecord, LakeFile, Records
-from cometmq.spark.pipelines.lake.staging import staged_path
-from cometmq.spark.pipelines.lake.tables import file_schema
+from cometmq.spark.pipelines.lake.records import BatchRecord, Records
 from cometmq.spark.topic.offsets import QueueRange
 
+from .lake_batches import (
+    COLUMNS,
+    QUERY,
+    TOPIC,
+    batch_of,
+    entry,
+    offsets_in,
+    on_disk,
+    record,
+    staged,
+)
 from .lakes import left_over, rows_in
 
-COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "storeTimestamp", "body")
+__all__ = ["on_disk"]
+
 NO_ICEBERG = importlib.util.find_spec("pyiceberg") is None
 FORMATS = [
     "delta",
     "parquet",
     pytest.param("iceberg", marks=pytest.mark.skipif(NO_ICEBERG, reason="no pyiceberg")),
 ]
-QUERY = "11111111-query"
-DAY_US = 86_400_000_000
-TOPIC = "%RETRY%orders"
-
-
-def batch_of(offsets: range, *, day: int = 20_000, queue: int = 0) -> pa.RecordBatch:
-    count = len(offsets)
-    return pa.RecordBatch.from_pydict(
-        {
-            "brokerName": ["broker-a"] * count,
-            "queueId": [queue] * count,
-            "queueOffset": list(offsets),
-            "storeTimestamp": [day * DAY_US + offset for offset in offsets],
-            "body": [b"message %d" % offset for offset in offsets],
-        },
-        schema=file_schema(COLUMNS, "parquet"),
-    )
-
-
-def staged(lake: Path, format_name: str, batch: int, *batches: pa.RecordBatch) -> list[LakeFile]:
-    """What a task does."""
-    naming = Naming(TOPIC, lambda: staged_path(QUERY, str(batch)), f"part-{batch}")
-    files = TopicFiles(Place(str(lake)), naming, file_schema(COLUMNS, format_name))
-    for rows in batches:
-        files.add(rows)
-    return files.close()
-
-
-def record(lake: Path, format_name: str, batch: int, end: int = 10) -> BatchRecord:
-    """A batch of ten messages on two days, in two files."""
-    first = range(batch * 10, batch * 10 + 5)
-    second = range(batch * 10 + 5, batch * 10 + 10)
-    files = staged(lake, format_name, batch, batch_of(first), batch_of(second, day=20_001))
-    ends = {TOPIC: {"broker-a:0": batch * 10 + end}}
-    return BatchRecord(QUERY, batch, "checkpoint", ends, files)
-
-
-def offsets_in(lake: Path, format_name: str) -> list[int]:
-    return sorted(rows_in(lake, format_name).column("queueOffset").to_pylist())
-
-
 # -- files ---------------------------------------------------------------------------------------
 
 
@@ -221,6 +189,9 @@ def test_a_topic_is_archived_with_one_checkpoint_only(tmp_path: Path) -> None:
     lake.commit(another, ["others"])
     with pytest.raises(BadOption, match=r"orders is archived in .* with the checkpoint checkpoint"):
         lake.commit(msgspec.structs.replace(another, batch=1), ["others", TOPIC])
+    anew = msgspec.structs.replace(record(tmp_path, "parquet", 0), query="a query anew")
+    with pytest.raises(BadOption, match="in the checkpoint checkpoint before it was emptied"):
+        lake.commit(anew, [TOPIC])
 
 
 def test_of_two_archives_that_begin_with_a_topic_at_once_one_is_refused(
@@ -248,6 +219,15 @@ def test_of_two_archives_that_begin_with_a_topic_at_once_one_is_refused(
         refused = [error for error in threads.map(commit, range(2)) if error is not None]
     assert len(refused) == 1
     assert "is archived in" in str(refused[0])
+
+
+def test_a_lake_has_no_format_before_it_has_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
+    with pytest.raises(NotReady, match="pip install 'pyiceberg"):
+        Lake(str(tmp_path), "iceberg", COLUMNS)
+    Lake(str(tmp_path), "delta", COLUMNS)
 
 
 def test_a_lake_keeps_its_format_and_its_columns(tmp_path: Path) -> None:
@@ -349,23 +329,6 @@ def test_only_the_last_records_are_kept(tmp_path: Path) -> None:
 
 
 # -- power cuts ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was synced, in order, by its path in the lake."""
-    synced: list[str] = []
-
-    def sync(path: str) -> None:
-        assert Path(path).exists()
-        synced.append(str(Path(path).relative_to(tmp_path)))
-
-    monkeypatch.setattr("cometmq.spark.pipelines.lake.place._sync", sync)
-    return synced
-
-
-def entry(version: int, kind: str = "json") -> str:
-    return f"_delta_log/{version:020d}.{kind}"
 
 
 def test_an_entry_of_deltas_log_is_on_disk_before_anybody_hears_of_it(

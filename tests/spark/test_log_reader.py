@@ -28,6 +28,7 @@ from cometmq.protocol.flags import (
     TRANSACTION_ROLLBACK,
 )
 from cometmq.protocol.host import Host, pack_host
+from cometmq.protocol.layout import ENTRY_BYTES
 from cometmq.protocol.message import Message, StoredMessage
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import HALF_TOPIC
@@ -246,7 +247,10 @@ def with_a_rare_topic(root: Path) -> Path:
     return root
 
 
-def test_of_a_rare_topic_only_the_needed_parts_are_read(tmp_path: Path) -> None:
+def test_of_a_rare_topic_only_the_needed_parts_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cometmq.spark.log.ranges.ENTRIES_LATE_MS", 0)  # As if stored long ago.
     root = with_a_rare_topic(tmp_path)
     assert bodies(rows(root, topic="rare")) == [b"rare %d" % number for number in range(8)]
     *_, tail = planned(root)[-1]
@@ -263,6 +267,17 @@ def test_of_a_rare_topic_only_the_needed_parts_are_read(tmp_path: Path) -> None:
     assert bodies(rows_of(root, one_queue, topic="rare", queues="1")) == [
         b"rare 1", b"rare 3", b"rare 5", b"rare 7",
     ]  # fmt: skip
+
+
+def test_entries_that_a_power_cut_took_from_one_queue_and_not_from_others_are_not_missed(
+    tmp_path: Path,
+) -> None:
+    root = with_a_rare_topic(tmp_path)
+    (entries,) = (root / "consumequeue" / "rare" / "0").iterdir()
+    with entries.open("r+b") as file:
+        file.seek(2 * ENTRY_BYTES)
+        file.write(bytes(entries.stat().st_size - 2 * ENTRY_BYTES))
+    assert bodies(rows(root, topic="rare")) == [b"rare %d" % number for number in range(8)]
 
 
 def test_messages_of_a_deleted_topic_are_still_read(tmp_path: Path) -> None:
@@ -623,6 +638,7 @@ def test_a_store_may_lie_behind_a_url(store: Path) -> None:
         expected = rows(store, **options)
         assert rows("memory://brokers/a", **options) == expected
         assert rows(f"file://{store}", **options) == expected
+        assert rows(f"file:{store}", **options) == expected, "as Hadoop writes it"
     parts = planned("memory://brokers/a")
     memory.rm("/brokers/a/commitlog", recursive=True)
     with pytest.raises(DataLost, match=r"memory://brokers/a/commitlog/0{20} was deleted"):

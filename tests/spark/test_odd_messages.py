@@ -13,7 +13,7 @@ from cometmq.client.producer.packing import Packing
 from cometmq.protocol.flags import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import Unreadable
-from cometmq.spark.pipelines import archive
+from cometmq.spark.pipelines import archive, report
 from cometmq.spark.topic.pulls import Pulls
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
@@ -141,3 +141,20 @@ def test_an_archive_gets_past_them(
     found = rows_in(lake, "delta").sort_by("queueOffset").to_pylist()
     assert [row["queueOffset"] for row in found] == [*range(21), *range(22, 27)]
     assert [row["queueOffset"] for row in found if row["body"] is None] == [20]
+
+
+def test_a_report_counts_all_but_them(
+    spark: "SparkSession", own_broker: BlockingEmbeddedBroker, send_odd: SendOdd
+) -> None:
+    for topic in (TOPIC, "only-odd"):
+        own_broker.create_topic(topic, 1)
+        send_odd(own_broker, COMPRESSED, topic)
+    filled(own_broker, 5)
+    for where in (
+        {"namesrv": own_broker.namesrv},
+        {"store": str(own_broker.directory / "broker-a")},
+    ):
+        told = report(**where, spark=spark)
+        assert {one.topic: (one.messages, one.bytes) for one in told.topics} == {
+            TOPIC: (6, 5), "only-odd": (1, 0),
+        }  # fmt: skip

@@ -223,6 +223,8 @@ def test_the_command_writes_a_page_and_prints_figures(
     assert "<svg" in page.read_text()
     assert main(["spark", "report", "--store", shop.store]) == 2
     assert "--out report.html" in capsys.readouterr().err
+    assert main([*arguments, "--option", "tls=true"]) == 2
+    assert "--option tls is for a cluster" in capsys.readouterr().err
     assert main(["spark", "report", "--store", "/nowhere", "-o", "json"]) == 1
     assert "is no store" in capsys.readouterr().err
 

@@ -74,6 +74,8 @@ def _problem(options: argparse.Namespace) -> str:
     """What would be in vain; better said before than after the counting."""
     if options.out is None and options.output == "table":
         return "say where the page goes (--out report.html), or print all figures (-o json)"
+    if options.store and options.option:
+        return f"--option {options.option[0][0]} is for a cluster, and --store reads files alone"
     if options.out is not None and not options.out.resolve().parent.is_dir():
         return f"there is no directory {options.out.resolve().parent}"
     return ""

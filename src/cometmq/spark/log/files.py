@@ -62,7 +62,7 @@ class SegmentFile(NamedTuple):
 
 
 def files_at(path: str) -> Files:
-    if path.startswith("file://"):
+    if path.startswith("file:/"):  # With one slash or three, as Hadoop writes it.
         return LocalFiles(unquote(urlsplit(path).path))
     return UrlFiles(path) if _URL.match(path) else LocalFiles(path)
 

@@ -27,6 +27,9 @@ GAP_BYTES: Final = 64 << 10
 """Reading through a gap of this size takes no longer than leaving it out."""
 CLOCK_SLACK_MS: Final = 10 * 60_000
 """By how much a broker's clock may have been set back between two files."""
+ENTRIES_LATE_MS: Final = 5 * 60_000
+"""How much older than the last entry of all queues entries may be that a power cut took: each
+queue's are synced once a minute, whatever others have."""
 LOOK_BYTES: Final = 16 << 20
 """How far behind the last record that a queue knows of, or one that is damaged, others may follow.
 Without queues the rest of the file is searched, where it is not a hole."""
@@ -73,14 +76,25 @@ class _Plan:
 
     def parts(self) -> list[Part]:
         self._check_chain()
+        complete = self._complete()
         pieces = [
             piece
             for segment in self._in_time()
             for whole in self._wanted(segment)
-            for needed in self._guides.needed(whole)
+            for needed in self._guides.needed(whole, complete)
             for piece in self._split(needed)
         ]
         return _grouped(pieces, self._options.partition_bytes)
+
+    def _complete(self) -> int:
+        """Up to where queues have all their entries, also those of a broker that lost its power."""
+        last = self._guides.record_before(self._guides.end, 0)
+        for segment in reversed(self._segments[1:]):
+            if segment.base <= last:
+                latest, begin = self._stored(last), self._stored(segment.base)
+                if latest and begin and latest - begin >= ENTRIES_LATE_MS:
+                    return segment.base
+        return 0
 
     def _open(self, segment: SegmentFile) -> LogFile:
         return LogFile(self._files.open(segment.path), segment)
@@ -121,7 +135,7 @@ class _Plan:
         first, before = choice.stored_from, choice.stored_before
         if (first, before) == (always.stored_from, always.stored_before):
             return segments
-        begins = [self._stored(segment) for segment in segments]
+        begins = [self._stored(segment.base) for segment in segments]
         return [
             segment
             for segment, begin, end in zip(segments, begins, [*begins[1:], None], strict=True)
@@ -129,11 +143,14 @@ class _Plan:
             and (end is None or end + CLOCK_SLACK_MS >= first)
         ]
 
-    def _stored(self, segment: SegmentFile) -> int | None:
-        head = self._open(segment).read(segment.base, _STORED_BYTES)
-        if record_size(head, segment.base) is None:
-            return None
-        return record_store_timestamp(memoryview(head), 0)
+    def _stored(self, at: int) -> int | None:
+        """When the record there was stored; None if there is none."""
+        for segment in self._segments:
+            if segment.base <= at < segment.end:
+                head = self._open(segment).read(at, _STORED_BYTES)
+                if record_size(head, at) is not None:
+                    return record_store_timestamp(memoryview(head), 0)
+        return None
 
     def _wanted(self, segment: SegmentFile) -> Iterator[LogRange]:
         """The file, or what is asked for of it."""
@@ -201,8 +218,8 @@ class Guides:
     """What queues tell about the log, as far as they can be relied on.
 
     A queue tells everything about its topic from its first entry on: what came before may be of a
-    topic of the same name that was deleted. Behind the last entry of all queues, and in the file of
-    that entry, records may be there whose entries are not, or not yet.
+    topic of the same name that was deleted. At the log's end records may be there whose entries are
+    not, or not yet.
     """
 
     def __init__(self, files: Files, choice: Choice) -> None:
@@ -223,9 +240,10 @@ class Guides:
         found = (guide.last_before(offset) for guide in self._long)
         return max((at for at in found if at is not None and at >= start), default=start)
 
-    def needed(self, one: LogRange) -> list[LogRange]:
-        """The parts of a range in which there may be records of the topics."""
-        if one.start < self._start or one.segment.end >= self.end:
+    def needed(self, one: LogRange, complete: int) -> list[LogRange]:
+        """The parts of a range in which there may be records of the topics. Up to `complete`, they
+        have entries."""
+        if one.start < self._start or one.segment.end > complete:
             return [one]
         count = sum(guide.count_between(one.start, one.end) for guide in self._chosen)
         if count * GAP_BYTES > one.size:

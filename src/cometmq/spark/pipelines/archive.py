@@ -19,6 +19,7 @@ from .archive_progress import Archived, BatchDone
 from .lake.lake import Lake
 from .lake.lock import sole_writer
 from .lake.place import Place
+from .lake.records import Records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +78,8 @@ def archive(
     checkpoint = checkpoint or _default_checkpoint(place)
     source = read_options(given, streaming=True)
     with Overview(source) as overview, ArchiveGroup(source.cluster, group) as archive_group:
-        overview.queues()  # What is not there is best told now, and plainly.
+        if not Records(place).has_checkpoint(checkpoint):
+            overview.queues()  # What is not there is best told now, and plainly.
         with sole_writer(place, checkpoint):
             running = _driver(spark if spark is not None else session("cometmq-archive"))
             target = Lake(lake, format, columns)

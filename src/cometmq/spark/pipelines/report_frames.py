@@ -45,7 +45,7 @@ def small(messages: "DataFrame") -> "Iterator[DataFrame]":
         "msgId",
         stored.alias("stored_ms"),
         (stored - f.unix_millis("bornTimestamp")).alias("waited_ms"),
-        f.octet_length("body").alias("size"),
+        f.coalesce(f.octet_length("body"), f.lit(0)).alias("size"),  # Some cannot be unpacked.
         f.coalesce("tags", f.lit("")).alias("tag"),
     ).persist(StorageLevel.MEMORY_AND_DISK)
     try:

@@ -20,6 +20,8 @@ INTERNAL_PREFIXES: Final = (
     RETRY_PREFIX, DEAD_LETTER_PREFIX, "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "%",
 )  # fmt: skip
 """How topics begin that nobody means who asks for all."""
+_TOLERANT: Final = {"failOnDataLoss": "false"}
+"""What is gone or damaged is told in the log, and the rest is counted."""
 
 
 class Source(Protocol):
@@ -57,7 +59,7 @@ class ClusterSource:
         """`options` are the source's own that say where the cluster is."""
         self.shown = options["namesrvAddr"]
         self._spark = spark
-        self._options = {**options, "failOnDataLoss": "false", **_times(since_ms, until_ms)}
+        self._options = {**options, **_TOLERANT, **_times(since_ms, until_ms)}
         if since_ms is not None:
             self._options["startingOffsetsByTimestampStrategy"] = "latest"
         self._admin = Admin(cluster_of(options))
@@ -107,9 +109,10 @@ class StoreSource:
         from pyspark.sql import functions as f
 
         columns = _listed(("topic", "queueId", "queueOffset"))
-        frame = self._spark.read.format("rocketmq-log").option("columns", columns).load(self._path)
-        ends = frame.groupBy("topic", "queueId").agg(
-            (f.max("queueOffset") + 1).alias("end"), f.count("*").alias("messages")
+        ends = (
+            self._read(columns=columns)
+            .groupBy("topic", "queueId")
+            .agg((f.max("queueOffset") + 1).alias("end"), f.count("*").alias("messages"))
         )
         self._ends = {
             (row.topic, row.queueId): QueueEnd(row.end, row.messages) for row in ends.collect()
@@ -132,9 +135,11 @@ class StoreSource:
         return any(topic == known for known, _ in self._ends)
 
     def messages(self, topics: Sequence[str], columns: Sequence[str]) -> "DataFrame":
-        reader = self._spark.read.format("rocketmq-log").options(**self._times)
-        reader = reader.option("topics", ",".join(topics)).option("columns", _listed(columns))
-        return reader.load(self._path)
+        return self._read(topics=",".join(topics), columns=_listed(columns), **self._times)
+
+    def _read(self, **options: str) -> "DataFrame":
+        reader = self._spark.read.format("rocketmq-log").options(**_TOLERANT, **options)
+        return reader.option("tolerateDamage", "true").load(self._path)
 
     def groups(self, topics: Sequence[str], chosen: Sequence[str]) -> list[GroupFigures]:
         return groups_in_files(files_at(self._path), self._ends, topics, chosen)

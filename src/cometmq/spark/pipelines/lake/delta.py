@@ -4,10 +4,13 @@ Each batch is one entry of the table's log, with the query's id and the batch's 
 own means against entering something twice.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 
 from ...errors import NotReady
@@ -22,6 +25,17 @@ _LOG: Final = "_delta_log"
 _UNSURE: Final = 32
 """So many of the last entries may be in memory only, if who wrote them was killed. A kernel keeps
 nothing so long that there could be more."""
+
+
+class _Added(msgspec.Struct):
+    path: str
+    """Quoted, as in a URL."""
+
+
+class _Action(msgspec.Struct):
+    """A line of an entry, as far as it is looked at."""
+
+    add: _Added | None = None
 
 
 class DeltaLog:
@@ -61,30 +75,57 @@ class DeltaLog:
             )
 
     def _sync(self, known: int) -> None:
-        """Have all entries on disk, those of others too: a log with a gap cannot be read. Up to
-        the version `known`, entries may have been tidied away."""
-        if not self._place.is_local:
-            return
-        made: list[str] = []
-        version = self._synced + 1
-        while (names := list(self._names(version))) or version <= known:
-            made += names
-            version += 1
-        self._place.sync_files(made)
-        self._synced = version - 1
+        self._synced = sync_log(self._place, self._synced + 1, known)
 
-    def _names(self, version: int) -> Iterator[str]:
-        """What a version has left in the log."""
-        number = f"{_LOG}/{version:020d}"
-        if self._place.has(f"{number}.json"):
-            yield f"{number}.json"
-        if self._place.has(f"{number}.checkpoint.parquet"):
-            yield from (f"{number}.checkpoint.parquet", f"{_LOG}/_last_checkpoint")
+
+def sync_log(place: Place, version: int, known: int) -> int:
+    """Have all entries from a version on on disk, those of others too, with the files that they
+    name: a log with a gap cannot be read. Up to the version `known`, entries may have been tidied
+    away. The last version that is on disk now."""
+    made: list[str] = []
+    while place.is_local and ((names := list(_left_by(place, version))) or version <= known):
+        made += names
+        version += 1
+    place.sync_files(made)
+    return version - 1
+
+
+def _left_by(place: Place, version: int) -> Iterator[str]:
+    """What a version has left in the lake: its files, its entry, and a checkpoint of the log."""
+    number = f"{_LOG}/{version:020d}"
+    entry = place.read(f"{number}.json")
+    if entry is not None:
+        yield from _paths_added(entry)
+        yield f"{number}.json"
+    if place.has(f"{number}.checkpoint.parquet"):
+        yield from (f"{number}.checkpoint.parquet", f"{_LOG}/_last_checkpoint")
+
+
+def _paths_added(entry: bytes) -> Iterator[str]:
+    for line in entry.splitlines():
+        if added := msgspec.json.decode(line, type=_Action).add:
+            yield unquote(added.path)
 
 
 def delta_table(place: Place) -> "DeltaTable":
-    table: DeltaTable = deltalake().DeltaTable(place.shown())
+    with plain_errors(place):
+        table: DeltaTable = deltalake().DeltaTable(place.shown())
     return table
+
+
+def delta_files(place: Place) -> list[str]:
+    """The paths of the files of which the table consists."""
+    added = pa.table(delta_table(place).get_add_actions(flatten=True))
+    return [unquote(path) for path in added.column("path").to_pylist()]
+
+
+@contextlib.contextmanager
+def plain_errors(place: Place) -> Iterator[None]:
+    """What is wrong with a table is an error of ours."""
+    try:
+        yield
+    except deltalake().exceptions.DeltaError as error:
+        raise LakeError(f"{place.url}: {error}") from error
 
 
 def deltalake() -> Any:

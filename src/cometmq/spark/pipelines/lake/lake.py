@@ -37,8 +37,11 @@ class Lake:
         _require_columns(columns)
         self.place = Place(url)
         self._records = Records(self.place)
-        self._check_facts(LakeFacts(format, tuple(columns)))
+        facts, known = LakeFacts(format, tuple(columns)), self._records.facts()
+        self._check_facts(facts, known)
         self._table: Table = table_of(format, self.place, columns)
+        if known is None:  # Not before there is a table: its package may be missing.
+            self._records.write_facts(facts)
 
     def has(self, query: str, batch: int) -> bool:
         """Whether the query's last batch is this one, and decided."""
@@ -51,7 +54,7 @@ class Lake:
         if not new_topics:
             return self._commit(record)
         with turn_in(self.place):  # Else two archives could both be the first with a topic.
-            self._refuse_foreign(new_topics, record.query)
+            self._refuse_foreign(new_topics, record)
             return self._commit(record)
 
     # -- parts -----------------------------------------------------------------------------------
@@ -71,15 +74,20 @@ class Lake:
         sweep(self.place, record.query, record.batch)
         return record
 
-    def _refuse_foreign(self, topics: Collection[str], query: str) -> None:
+    def _refuse_foreign(self, topics: Collection[str], mine: BatchRecord) -> None:
         """A topic that two queries archive would be in the lake twice."""
-        for other in self._records.queries():
-            for record in self._records.of(other)[:1] if other != query else ():
-                if shared := sorted(set(record.ends) & set(topics)):
-                    raise BadOption(
-                        f"topic {shared[0]} is archived in {self.place.url} with the checkpoint "
-                        f"{record.checkpoint}: use that one, or another lake"
+        others = (query for query in self._records.queries() if query != mine.query)
+        for record in (last for query in others if (last := self._last(query))):
+            if shared := sorted(set(record.ends) & set(topics)):
+                raise BadOption(
+                    f"topic {shared[0]} is archived in {self.place.url} with "
+                    + (
+                        f"what was in the checkpoint {mine.checkpoint} before it was emptied: put "
+                        "that back, or use another lake"
+                        if record.checkpoint == mine.checkpoint
+                        else f"the checkpoint {record.checkpoint}: use that one, or another lake"
                     )
+                )
 
     def _last(self, query: str) -> BatchRecord | None:
         return next(iter(self._records.of(query)), None)
@@ -134,13 +142,10 @@ class Lake:
                 "empty one with a new checkpoint"
             )
 
-    def _check_facts(self, facts: LakeFacts) -> None:
-        known = self._records.facts()
-        if known is None:
-            self._records.write_facts(facts)
-        elif known.format != facts.format:
+    def _check_facts(self, facts: LakeFacts, known: LakeFacts | None) -> None:
+        if known is not None and known.format != facts.format:
             raise BadOption(f"{self.place.url} has the format {known.format}, not {facts.format}")
-        elif known.columns != facts.columns:
+        if known is not None and known.columns != facts.columns:
             raise BadOption(f"{self.place.url} has the columns {', '.join(known.columns)}")
 
 

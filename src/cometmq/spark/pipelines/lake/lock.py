@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -28,28 +29,33 @@ _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """From file systems that are mounted from elsewhere."""
 
 
-@contextlib.contextmanager
-def sole_writer(place: Place, checkpoint: str) -> Iterator[None]:
+def sole_writer(place: Place, checkpoint: str) -> AbstractContextManager[None]:
     """Have no other archive go on with this checkpoint meanwhile. Others, of other topics, may
-    write into the lake. A lake that is no local path has no locks."""
-    if not place.is_local:
-        yield
-        return
+    write into the lake."""
     name = hashlib.sha256(_one_name(checkpoint).encode()).hexdigest()[:32]
     refusal = f"another archive writes this lake: {place.url}, with the checkpoint {checkpoint}"
-    with locked(Path(place.shown(f"{_ROOT}/{name}")), refusal):
-        yield
+    return _locked_in(place, name, refusal)
 
 
-@contextlib.contextmanager
-def turn_in(place: Place) -> Iterator[None]:
+def turn_in(place: Place) -> AbstractContextManager[None]:
     """Have no other archive enter a topic into the lake meanwhile; one that does is waited for."""
-    if not place.is_local:
-        yield
-        return
     refusal = f"another archive has been entering topics into {place.url} for {TURN_S:g} s"
-    with locked(Path(place.shown(f"{_ROOT}/topics")), refusal, TURN_S):
-        yield
+    return _locked_in(place, "topics", refusal, TURN_S)
+
+
+def sole_compaction(place: Place) -> AbstractContextManager[None]:
+    """Have nobody else replace files meanwhile: Delta's log takes the same files as replaced twice,
+    and has their rows twice from then on."""
+    return _locked_in(place, "compaction", f"another compaction is at work in {place.url}")
+
+
+def _locked_in(
+    place: Place, name: str, refusal: str, wait_s: float = 0.0
+) -> AbstractContextManager[None]:
+    """A lake that is no local path has no locks."""
+    if not place.is_local:
+        return contextlib.nullcontext()
+    return locked(Path(place.shown(f"{_ROOT}/{name}")), refusal, wait_s)
 
 
 @contextlib.contextmanager

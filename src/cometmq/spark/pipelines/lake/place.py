@@ -87,12 +87,13 @@ class Place:
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """Files that somebody else wrote, and their names; those that are gone need no sync."""
-        if self.is_local:
-            paths = list(paths)
-            for path in paths:
-                with contextlib.suppress(FileNotFoundError):
-                    _sync(self._at(path))
-            self.sync_directories(paths)
+        if not self.is_local:
+            return
+        there = [path for path in paths if self.has(path)]
+        for path in there:
+            with contextlib.suppress(FileNotFoundError):
+                _sync(self._at(path))
+        self.sync_directories(there)
 
     def _at(self, path: str) -> str:
         return str(self._root / path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import BadOption
 from ...schema import ddl
-from .delta import delta_table
+from .delta import delta_files
 from .iceberg import iceberg_table
 from .place import Place
 from .records import LakeFacts, Records
@@ -41,7 +41,9 @@ def facts_of(place: Place) -> LakeFacts:
 def _files(place: Place, format_name: str) -> list[str] | None:
     """Of which the table consists; None where it is all files that are there."""
     if format_name == DELTA:
-        return delta_table(place).file_uris()
+        # Not as the package names them: with a space, or what else a URL quotes, Spark would take
+        # its names for other files.
+        return [place.shown(path) for path in delta_files(place)]
     if format_name == ICEBERG:
         tasks = iceberg_table(place).scan().plan_files()
         return [task.file.file_path.removeprefix("file://") for task in tasks]

@@ -60,6 +60,11 @@ class Records:
     def queries(self) -> list[str]:
         return [name for name in self._place.listed(_ROOT) if not name.endswith(".json")]
 
+    def has_checkpoint(self, checkpoint: str) -> bool:
+        """Whether a query that has this checkpoint has begun."""
+        lasts = (record for query in self.queries() for record in self.of(query)[:1])
+        return any(record.checkpoint == checkpoint for record in lasts)
+
     def of(self, query: str) -> list[BatchRecord]:
         """A query's records, the last one first."""
         told = [self._place.read(_path(query, batch)) for batch in self._batches(query)]
