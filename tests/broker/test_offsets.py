@@ -179,16 +179,18 @@ async def test_a_reset_stands_until_the_group_takes_notice(tmp_path: Path) -> No
             await client.send()
         await client.pull()
         await client.commit(8)
+        assert (await client.commit(8)).remark is None
         offsets.reset(GROUP, TOPIC, 0, 3)
 
-        assert (await client.commit(8)).code == 0
+        ignored = await client.commit(8)
+        assert (ignored.code, ignored.remark) == (0, "Offset has been previously reset")
         assert await client.offset_of() == 3
         moved = await client.pull(offset=8, flag=COMMIT | SUBSCRIPTION, commitOffset=8)
         assert (moved.code, moved.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
         assert number(moved, "nextBeginOffset") == 3
         assert await client.offset_of() == 3
         assert (await client.pull(offset=3)).code == 0
-        await client.commit(4)
+        assert (await client.commit(4)).remark is None
         assert await client.offset_of() == 4
 
 

@@ -1,11 +1,16 @@
 """`cometmq message` and `cometmq dlq` against a real broker."""
 
 import json
+import threading
 
 import pytest
 
+from cometmq.cli import dlq
+from cometmq.cli.commands import build_parser
 from cometmq.client import Message, MessageQueue, SendResult, blocking
-from cometmq.testing import BlockingEmbeddedBroker
+from cometmq.client.producer.packing import Packing
+from cometmq.protocol.flags import COMPRESSED
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 from tests.spark.dead_letters import bury
 
 from .program import Program
@@ -166,8 +171,57 @@ def test_dead_letters_are_listed_shown_and_redriven_once(
     assert sorted(bodies) == [b"letter %d" % number for number in range(5)]
 
 
+def test_a_dead_letter_that_cannot_be_unpacked_is_shown_and_refused_and_others_go_on(
+    cometmq: Program,
+    admin: blocking.Admin,
+    cluster: BlockingEmbeddedBroker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def packed(_: Packing, body: bytes) -> tuple[bytes, int]:
+        return body, COMPRESSED if body == b"odd" else 0
+
+    bodies = [b"first", b"odd", b"last"]
+    cluster.create_topic("m-odd", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Packing, Packing.packed.__name__, packed)
+        bury(cluster.namesrv, "m-odd", "m-packed", 3, lambda n: Message("m-odd", bodies[n]))
+    text, letters = cometmq.both("dlq", "show", "m-packed")
+    assert [letter["body"] for letter in letters] == ["first", "odd", "last"]
+    assert ["unreadable" in letter for letter in letters] == [False, True, False]
+    assert letters[1]["unreadable"].startswith("a compressed body cannot be unpacked: ")
+    assert "a compressed body cannot be unpacked" in text.rows[2][-1]
+
+    for more, sent in ((["--dry-run"], 2), ([], 2), ([], 0)):
+        told = cometmq("dlq", "redrive", "m-packed", "-o", "json", *more, code=1).value
+        assert (told["sent"], told["refused"]) == (sent, 1)
+        (reason,) = told["reasons"]
+        assert reason.startswith(
+            "%DLQ%m-packed broker-a:0 1: a compressed body cannot be unpacked: "
+        )
+    again = [m for m in admin.messages.read_topic("m-odd") if "REDRIVEN_FROM" in m.properties]
+    assert [m.body for m in again] == [b"first", b"last"]
+
+
+def test_letters_of_a_broker_that_is_started_anew_are_waited_for() -> None:
+    """No NameServer knows its topics meanwhile."""
+    with EmbeddedBroker() as broker, blocking.Admin(broker.namesrv) as admin:
+        broker.create_topic("m-restarted", 1)
+        bury(broker.namesrv, "m-restarted", "m-patient", 80)
+        queue = MessageQueue("%DLQ%m-patient", "broker-a", 0)
+        options = build_parser("dlq").parse_args(["dlq", "redrive", "m-patient"])
+        letters = dlq._candidates(admin, {queue: 0}, options)
+        first = next(letters)
+        broker.stop_broker()
+        starting = threading.Timer(1.0, broker.start_broker)
+        starting.start()
+        try:
+            assert [one.offset for one in (first, *letters)] == list(range(80))
+        finally:
+            starting.join()
+
+
 def test_a_group_without_dead_letters_is_told(cometmq: Program) -> None:
     told = cometmq.fails("dlq", "show", "m-lucky", code=3)
     assert told == "group m-lucky has no dead letters; `cometmq dlq list` shows who has"
-    assert "no topic %DLQ%m-lucky" in cometmq.fails("dlq", "redrive", "m-lucky", code=1)
+    assert "no topic %DLQ%m-lucky" in cometmq.fails("dlq", "redrive", "m-lucky", code=3)
     assert json.loads(cometmq("dlq", "list", "-o", "json").out) is not None

@@ -67,6 +67,15 @@ async def test_a_group_goes_on_at_an_end(to: str, wanted: dict[MessageQueue, int
             assert await offsets.committed(group, TOPIC) == wanted
 
 
+async def test_a_commit_tells_in_which_queues_a_reset_stands() -> None:
+    async with open_shop() as shop:
+        offsets = shop.admin.offsets
+        assert await offsets.commit(OFFLINE, dict.fromkeys(QUEUES, 2)) == frozenset()
+        await offsets.set(OFFLINE, {QUEUES[0]: 1, QUEUES[3]: 0})
+        assert await offsets.commit(OFFLINE, ENDS) == {QUEUES[0], QUEUES[3]}
+        assert await offsets.committed(OFFLINE, TOPIC) == {**ENDS, QUEUES[0]: 1, QUEUES[3]: 0}
+
+
 async def test_a_group_goes_on_at_a_moment() -> None:
     async with open_shop() as shop:
         between = await send_later(shop)

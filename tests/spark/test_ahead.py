@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ class Queue:
 
     def ask(self, offset: int, count: int) -> "asyncio.Future[Answer]":
         self.asked.append((offset, count))
+        if self._chance.random() < 0.05:
+            raise ConnectionError("closed")
         future: asyncio.Future[Answer] = self._loop.create_future()
         if self._chance.random() < 0.05:
             future.set_exception(ConnectionError("lost"))
@@ -49,8 +52,8 @@ class Queue:
 async def read_all(ahead: Ahead[Answer]) -> list[int]:
     read: list[int] = []
     while not ahead.is_done:
-        piece = ahead.current()
         try:
+            piece = ahead.current()
             found, reached = await piece.answer
         except ConnectionError:
             ahead.forget()
@@ -99,6 +102,36 @@ def test_several_pulls_are_under_way_once_it_is_known_what_one_brings() -> None:
         assert asked[1:] == [(32 * number, 32) for number in range(1, PULLS_MAX + 1)]
         ahead.forget()
         assert all(future.cancelled() for future in futures[1:])
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_the_rest_of_a_piece_is_asked_for_again_when_that_fails(forgets: bool) -> None:
+    async def read() -> None:
+        asked: list[int] = []
+        is_open = True
+
+        def ask(offset: int, _: int) -> asyncio.Future[Answer]:
+            if not is_open:
+                raise ConnectionError("closed")
+            asked.append(offset)
+            return asyncio.get_running_loop().create_future()
+
+        ahead: Ahead[Answer] = Ahead(0, 1000, ask)
+        ahead.current()
+        ahead.took(100, 10_000)
+        assert ahead.current().start == 100
+        assert asked == list(range(0, 1000, 100))
+        is_open = False
+        ahead.took(140, 10_000)
+        with pytest.raises(ConnectionError):
+            ahead.current()
+        if forgets:
+            ahead.forget()
+        is_open = True
+        assert ahead.current().start == ahead.position == 140
+        assert ahead.limit == (1000 if forgets else 200)
 
     asyncio.run(read())
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cometmq.cli.exits import Exit
 from cometmq.cli.main import main
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message
@@ -584,15 +585,15 @@ def test_compaction_refuses_what_readers_would_notice(
 ) -> None:
     columns = ("brokerName", "queueId", "queueOffset", "storeTimestamp")
     Lake(str(tmp_path / "plain"), "parquet", columns)
-    assert main(["spark", "compact", "--lake", str(tmp_path / "plain")]) == 1
+    assert main(["spark", "compact", "--lake", str(tmp_path / "plain")]) == Exit.USAGE
     assert "would see rows twice or not at all" in capsys.readouterr().err
     Lake(str(tmp_path / "delta"), "delta", columns)
     given = ["spark", "compact", "--lake", str(tmp_path / "delta")]
-    assert main([*given, "--retention", "1h"]) == 1
+    assert main([*given, "--retention", "1h"]) == Exit.USAGE
     assert "168 h or more is safe" in capsys.readouterr().err
     assert main([*given, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["files_after"] == 0
-    assert main(["spark", "compact", "--lake", str(tmp_path / "nothing")]) == 1
+    assert main(["spark", "compact", "--lake", str(tmp_path / "nothing")]) == Exit.NOT_FOUND
     assert "is no lake" in capsys.readouterr().err
 
 

@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,6 +79,20 @@ def test_lag_is_what_was_there_beyond_the_batch() -> None:
     assert report.lag_by_topic == {"orders": 3}
     assert (report.ends, report.latest) == ({FIRST: 9, SECOND: 4}, {FIRST: 12, SECOND: 4})
     assert str(report) == f"query {uuid.UUID(int=1)}, batch 3: messages to come: orders 3"
+
+
+def test_of_two_sources_that_read_a_queue_the_one_that_is_behind_counts() -> None:
+    behind = ({"orders": {"broker-a:0": 0}}, {"orders": {"broker-a:0": 10}})
+    ahead = ({"orders": {"broker-a:0": 990}}, {"orders": {"broker-a:0": 1000}})
+    earlier, later = {"orders": {"broker-a:0": 1000}}, {"orders": {"broker-a:0": 1002}}
+    for sources in ([(*behind, earlier), (*ahead, later)], [(*ahead, later), (*behind, earlier)]):
+        batch = batch_told(progress_of(*sources))
+        report = report_of(batch, sources_of(batch), [])
+        assert (report.lag, report.ends, report.latest) == (
+            {FIRST: 990},
+            {FIRST: 10},
+            {FIRST: 1002},
+        )
 
 
 def test_the_first_batch_has_no_beginning_and_a_latest_offset_may_be_missing() -> None:
@@ -250,7 +265,7 @@ def test_what_cannot_be_committed_is_given_up_some_time_and_said(
     following: Following, broker: BlockingEmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups = following.groups
-    groups.put(followed(broker.namesrv, "hopeless", {MessageQueue("nowhere", "broker-a", 0): 1}))
+    groups.put(followed(broker.namesrv, "hopeless", {MessageQueue("nowhere", "broker-z", 0): 1}))
     groups.commit()
     assert following.is_behind()
     following.now_s = 61.0
@@ -389,6 +404,66 @@ def test_a_session_of_ours_has_a_listener_that_commits_the_last_batch_of_a_runni
             # Without another batch behind it.
             until(lambda: admin.offsets.committed("followers", "followed").get(queue) == 3, query)
         assert listener.settled(query)
+
+
+SESSIONS = """
+import gc, sys, threading
+from cometmq.spark import session
+from cometmq.spark.listener import attach
+for _ in range(3):
+    spark = session("brief", "local[1]", **{"spark.driver.memory": "600m"})
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    query.processAllAvailable()
+    query.stop()
+    assert attach(spark).settled(query)
+    spark.stop()
+    del spark, query
+    gc.collect()
+print([thread.name for thread in threading.enumerate()].count("cometmq-spark-listener"))
+"""
+
+
+def test_listeners_of_sessions_that_are_stopped_end() -> None:
+    pytest.importorskip("pyspark")
+    done = subprocess.run(
+        [sys.executable, "-c", SESSIONS], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+class FakeSession:
+    """One that does nothing, and can be stopped."""
+
+    def __init__(self) -> None:
+        self.streams = SimpleNamespace(addListener=lambda _: None)
+        self.sparkContext = SimpleNamespace(_jsc=object())
+
+    def stop(self) -> None:
+        self.sparkContext._jsc = None
+
+
+def test_a_listener_that_is_handed_on_outlives_its_first_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("pyspark")
+    from cometmq.spark import listener as module
+
+    monkeypatch.setattr(module, "_attached", {})
+    first, second, third = sessions = [FakeSession() for _ in range(3)]
+    attach: Any = module.attach
+    mine, closed = module.Listener(), []
+    monkeypatch.setattr(mine, "close", lambda: closed.append(len(module._attached)))
+    attach(first, mine)
+    first.stop()
+    assert attach(second, mine) is mine
+    attach(third, mine)
+    second.stop()
+    attach(FakeSession())
+    assert closed == [], "the third session runs"
+    third.stop()
+    attach(FakeSession())
+    assert closed == [1]
+    assert not set(sessions).intersection(module._attached)
 
 
 def test_a_script_that_ends_with_its_query_has_committed_the_last_batch(

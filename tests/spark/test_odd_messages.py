@@ -150,11 +150,8 @@ def test_a_report_counts_all_but_them(
         own_broker.create_topic(topic, 1)
         send_odd(own_broker, COMPRESSED, topic)
     filled(own_broker, 5)
-    for where in (
-        {"namesrv": own_broker.namesrv},
-        {"store": str(own_broker.directory / "broker-a")},
-    ):
-        told = report(**where, spark=spark)
+    store = str(own_broker.directory / "broker-a")
+    for told in (report(own_broker.namesrv, spark=spark), report(store=store, spark=spark)):
         assert {one.topic: (one.messages, one.bytes) for one in told.topics} == {
             TOPIC: (6, 5), "only-odd": (1, 0),
         }  # fmt: skip

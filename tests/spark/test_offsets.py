@@ -76,6 +76,12 @@ def test_a_queue_that_is_new_in_a_batch_begins_where_the_batch_says() -> None:
     assert ranges_of(first, second) == [QueueRange(A, 10, 12), QueueRange(B, 7, 9)]
 
 
+def test_a_source_that_stands_still_reads_nothing_again() -> None:
+    """Spark hands over one offset twice when another source of the query has something new."""
+    first = Progress({A: 10}, {A: 4})
+    assert ranges_of(first, first) == []
+
+
 @settings(deadline=None)
 @given(sized, st.integers(1, 3000))
 @example(ranges_from([(0, 1), (0, 1), (0, 4)]), 3)

@@ -3,6 +3,7 @@
 import pytest
 
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.subscription import ALL
 from cometmq.spark.connection import redacted
 from cometmq.spark.errors import BadOption
 from cometmq.spark.schema import COLUMNS
@@ -93,6 +94,7 @@ def test_columns_come_in_the_order_in_which_they_are_named() -> None:
         ),
         ({"tags": "A", "sql92": "a = 1"}, "tags and sql92 are both set"),
         ({"tags": "||"}, "tags: '||' has no tags"),
+        ({"tags": "*||a"}, "tags: '*' stands for all tags, but there are others beside it"),
         ({"queues": "0,x:y"}, "queues: 'x:y' is neither"),
         ({"columns": "bodi"}, "columns: no column bodi"),
         ({"minPartitions": "0"}, "minPartitions: 1 or more"),
@@ -135,6 +137,18 @@ def test_queues_and_assign_exclude_each_other() -> None:
     given = {"namesrvAddr": "h:1", "assign": '{"orders": ["broker-a:0"]}', "queues": "0"}
     with pytest.raises(BadOption, match="queues and assign are both set"):
         read_options(given, streaming=False)
+
+
+@pytest.mark.parametrize("name", ["topic", "subscribe", "subscribePattern"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_what_names_no_topic_is_refused(name: str, value: str) -> None:
+    with pytest.raises(BadOption, match=f"{name} is empty"):
+        read_options({"namesrvAddr": "h:1", name: value}, streaming=True)
+
+
+@pytest.mark.parametrize("tags", ["", "*", " * ", "*||"])
+def test_all_tags_may_be_written_with_room_around(tags: str) -> None:
+    assert batch(tags=tags).tags in ("", ALL)
 
 
 def test_secrets_do_not_show() -> None:

@@ -1,6 +1,7 @@
 """Where places are in real queues, and which queues a read is about. Without Spark."""
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message
 from cometmq.protocol.message_queue import MessageQueue
-from cometmq.spark.errors import BadOption
+from cometmq.spark.errors import BadOption, ClusterAway
+from cometmq.spark.topic import patience
 from cometmq.spark.topic.offsets import QueueRange, to_json
 from cometmq.spark.topic.options import read_options
 from cometmq.spark.topic.overview import Overview
-from cometmq.testing import BlockingEmbeddedBroker
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .sending import options, send
 
@@ -175,6 +177,37 @@ def test_what_is_not_there_is_refused(broker: BlockingEmbeddedBroker) -> None:
     broker.create_topic("small", 1)
     with pytest.raises(BadOption, match="assign: topic small has no broker-a:7"):
         found_queues(broker, assign='{"small": ["broker-a:7"]}')
+
+
+ASSIGNED = '{"away": ["broker-b:0"]}'
+WHERES = pytest.mark.parametrize(
+    "where", [{"topic": "away"}, {"subscribePattern": "aw.*"}, {"assign": ASSIGNED}]
+)
+
+
+@WHERES
+def test_brokers_that_have_signed_off_are_waited_for(where: dict[str, str]) -> None:
+    with EmbeddedBroker(brokers=2) as broker:
+        broker.create_topic("away", 1)
+        broker.stop_broker(0)
+        broker.stop_broker(1)
+        back = threading.Timer(1.0, broker.start_broker, [1])
+        back.start()
+        assert found_queues(broker, **where) == ["away 0"]
+        back.join()
+
+
+@WHERES
+def test_brokers_that_stay_away_are_told(
+    where: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.3)
+    with EmbeddedBroker() as broker:
+        broker.create_topic("away", 1)
+        if "assign" not in where:
+            broker.stop_broker()
+        with pytest.raises(ClusterAway, match=r"(no broker is|broker-b is not) registered now"):
+            found_queues(broker, **where)
 
 
 def test_the_size_of_messages_is_sampled(

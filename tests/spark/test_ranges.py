@@ -1,5 +1,6 @@
 """One range of one queue becomes Arrow batches, against real brokers. Without Spark."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -11,6 +12,7 @@ from cometmq.client.blocking import Admin, Producer
 from cometmq.client.errors import BadAnswer
 from cometmq.client.names import Message, ProducerOptions
 from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.command import Command
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import ClusterAway, DataLost
 from cometmq.spark.topic import patience
@@ -168,6 +170,71 @@ def test_a_broker_that_is_started_anew_is_waited_for() -> None:
             found += batch.column(0).to_pylist()
         back.join()
         assert found == list(range(80_000))
+
+
+def test_a_connection_that_closes_while_answers_wait_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first answer brings less than was asked for, and its rest cannot be asked for any more,
+    while those behind it are here already."""
+    from cometmq.spark.topic.pulls import Pulled, Pulls
+
+    ask, answer = Pulls.ask, Pulls.answer
+    under_way: list[asyncio.Future[Command]] = []
+    stale: list[asyncio.Future[Command]] = []
+
+    def noted(pulls: Pulls, offset: int, messages_max: int) -> "asyncio.Future[Command]":
+        under_way.append(ask(pulls, offset, messages_max))
+        return under_way[-1]
+
+    async def cut_off(pulls: Pulls, asked: "asyncio.Future[Command]") -> Pulled:
+        assert asked not in stale, "another broker may have answered it"
+        told = await answer(pulls, asked)
+        if told.next_offset > 1000 and not stale:
+            await asyncio.gather(*under_way)
+            stale.extend(under_way)
+            assert pulls._connection is not None
+            pulls._connection.close()
+        return told
+
+    with EmbeddedBroker(settings={"maxTransferBytesOnMessageInMemory": 65536}) as broker:
+        broker.create_topic(TOPIC, 1)
+        queue = MessageQueue(TOPIC, "broker-a", 0)
+        with Producer(broker.namesrv, group="ranges") as producer:
+            for size in (100, 1000):  # More of the small ones fit into an answer.
+                for _ in range(10):
+                    producer.send_batch([Message(TOPIC, b"x" * size)] * 100, queue=queue)
+        monkeypatch.setattr(Pulls, "ask", noted)
+        monkeypatch.setattr(Pulls, "answer", cut_off)
+        found = rows(broker, 0, 2000, ["queueOffset"])
+    assert stale
+    assert [row["queueOffset"] for row in found] == list(range(2000))
+
+
+def test_a_consumer_that_takes_its_time_is_not_told_that_the_broker_did(
+    monkeypatch: pytest.MonkeyPatch,
+    broker: BlockingEmbeddedBroker,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from cometmq.spark.topic import pulls, ranges
+
+    broker.create_topic("slowly", 1)
+    queue = MessageQueue("slowly", "broker-a", 0)
+    with Producer(broker.namesrv, group="ranges") as producer:
+        for _ in range(10):
+            producer.send_batch([Message("slowly", b"x" * 1000)] * 500, queue=queue)
+    monkeypatch.setattr(pulls, "ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(ranges, "ROWS_MAX", 2000)
+    now_s = 1000.0
+    read = read_options(options(broker, topic="slowly"), streaming=False)
+    reading = ranges.read_range(read, QueueRange(queue, 0, 5000), ["queueOffset"], lambda: now_s)
+    found = next(reading).column(0).to_pylist()
+    time.sleep(1.2)  # In this process nothing goes on meanwhile, and answers time out.
+    now_s += 20
+    for batch in reading:
+        found += batch.column(0).to_pylist()
+    assert found == list(range(5000))
+    assert not caplog.records
 
 
 def test_a_broker_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

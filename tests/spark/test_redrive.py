@@ -1,6 +1,7 @@
 """Dead letters go back to their topics, each once, whatever happens to who sends them."""
 
 import importlib
+import math
 import random
 import threading
 import time
@@ -8,17 +9,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from cometmq.client.blocking import Admin
 from cometmq.client.link import Link
 from cometmq.client.names import AnswerTimedOut, Message, ReceivedMessage
+from cometmq.client.producer.packing import Packing
 from cometmq.protocol.codes import RequestCode
+from cometmq.protocol.flags import COMPRESSED
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.dead_letters import desk
 from cometmq.spark.dead_letters.desk import AlreadyRunning
 from cometmq.spark.dead_letters.letters import FIRST_ID, FROM, Candidate, Letter, candidate_of
-from cometmq.spark.dead_letters.redriving import Redriven
+from cometmq.spark.dead_letters.redriving import OTHER_REASONS, REASONS_MAX, Redriven
 from cometmq.spark.errors import BadOption, SparkError
 from cometmq.spark.pipelines.redrive import Choice, redrive
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 
 PIPELINE = importlib.import_module(redrive.__module__)
+AWAY_S = 3.0
 SYSTEM = "BenchmarkTest"
 """A topic of the system that takes messages."""
 
@@ -209,6 +214,39 @@ def test_a_letter_of_a_system_topic_is_refused(letters: Letters) -> None:
     assert letters.redrive(to=letters.topic).sent == 1
 
 
+def test_a_letter_that_cannot_be_unpacked_is_refused_and_others_go_on(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def packed(_: Packing, body: bytes) -> tuple[bytes, int]:
+        return body, COMPRESSED if body == b"odd" else 0
+
+    bodies = [b"first", b"odd", b"last"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Packing, Packing.packed.__name__, packed)
+        ids = letters.bury(3, message=lambda number: Message(letters.topic, bodies[number]))
+    planned = letters.redrive(dry_run=True)
+    assert (planned.sent, planned.refused) == (2, 1)
+    assert [sample.message_id for sample in planned.samples] == [ids[0], ids[2]]
+    for sent, found in ((2, 0), (0, 1)):
+        told = letters.redrive()
+        assert (told.sent, told.found, told.refused) == (sent, found, 1)
+        (reason,) = told.reasons
+        assert reason.startswith(
+            f"%DLQ%{letters.group} broker-a:0 1: a compressed body cannot be unpacked"
+        )
+
+    def unaware(row: Any) -> Candidate:
+        """As of a body that was too large to come along."""
+        found = candidate_of(row)
+        assert found.letter is not None
+        return found._replace(letter=msgspec.structs.replace(found.letter, unreadable=""))
+
+    monkeypatch.setattr(PIPELINE, candidate_of.__name__, unaware)
+    (again,) = letters.redrive().reasons
+    assert again.startswith(f"{reason}: ")
+    assert letters.copied() == Counter([ids[0], ids[2]])
+
+
 def test_a_sender_does_not_say_where_its_letters_go(letters: Letters) -> None:
     def message(_: int) -> Message:
         return Message(letters.topic, b"forged", properties={"DLQ_ORIGIN_TOPIC": other})
@@ -268,14 +306,15 @@ def test_what_cannot_be_is_refused_by_its_name(letters: Letters) -> None:
     with pytest.raises(BadOption, match="there is no topic %DLQ%"):
         letters.redrive()
     letters.bury(1)
-    for wrong, said in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"to": "%DLQ%x"}, "is no topic that messages are sent to"),
         ({"to": "no-such-topic"}, "there is no topic no-such-topic: create it"),
-        ({"rate": 0}, "rate: more than 0"),
+        *(({"rate": rate}, "rate: more than 0") for rate in (0, math.inf, math.nan)),
         ({"choice": Choice(limit=0)}, "limit: 1 or more"),
         ({"options": {"topic": "x"}}, "topic: a redrive takes accessKey"),
         ({"choice": Choice(where="nonsense > 1")}, "nonsense"),
-    ):
+    ]
+    for wrong, said in refused:
         with pytest.raises(SparkError, match=said):
             letters.redrive(**wrong)
     assert letters.copied() == Counter()
@@ -367,6 +406,34 @@ def test_a_broker_that_is_away_for_a_moment_is_waited_for(
     told = proxied.redrive(rate=20, on_progress=restart)
     assert told.sent == 40
     assert proxied.copied() == Counter(ids)
+
+
+def test_a_broker_that_is_started_anew_in_order_is_waited_for(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No NameServer knows its topics meanwhile."""
+    monkeypatch.setattr(desk, "SETTLE_S", 1.0)
+    with EmbeddedBroker() as broker:
+        letters = Letters(spark, broker, "restarted")
+        ids = letters.bury(100)
+        starting = threading.Timer(AWAY_S, broker.start_broker)
+
+        def stop(_: Redriven) -> None:
+            if starting.ident is None:
+                broker.stop_broker()
+                starting.start()
+
+        assert letters.redrive(on_progress=stop).sent == 100
+        starting.join()
+        assert letters.copied() == Counter(ids)
+
+
+def test_reasons_that_name_letters_are_not_told_without_end() -> None:
+    told = Redriven("g", dry_run=False)
+    for number in (*range(REASONS_MAX + 5), 0):
+        told.refuse(f"letter {number}")
+    assert (len(told.reasons), told.refused) == (REASONS_MAX + 1, REASONS_MAX + 6)
+    assert (told.reasons["letter 0"], told.reasons[OTHER_REASONS]) == (2, 5)
 
 
 def test_a_copy_has_the_same_id_whenever_it_is_made() -> None:

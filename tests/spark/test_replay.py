@@ -3,8 +3,10 @@
 import datetime as dt
 import importlib
 import itertools
+import math
 import re
 import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,21 +17,23 @@ import pytest
 
 from cometmq.cli import spark_replay
 from cometmq.cli.commands import build_parser
-from cometmq.client.blocking import Producer
+from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message, ReceivedMessage
 from cometmq.protocol.message import Message as ProtocolMessage
 from cometmq.protocol.message_queue import MessageQueue
-from cometmq.spark.errors import BadOption, SparkError
+from cometmq.spark.errors import BadOption, NotSent, SparkError
 from cometmq.spark.own_properties import own_properties
 from cometmq.spark.pace import Pace
 from cometmq.spark.pipelines import archive, replay_plan, replay_run
 from cometmq.spark.pipelines.replay import replay
 from cometmq.spark.pipelines.replay_attempts import BegunBefore
-from cometmq.spark.pipelines.replay_plan import SourceQueue, steps_for, with_targets
+from cometmq.spark.pipelines.replay_checkpoint import Checkpoint, checkpoint_directory
+from cometmq.spark.pipelines.replay_plan import Plan, SourceQueue, steps_for, with_targets
 from cometmq.spark.pipelines.replay_run import Replayed, Run, settle_s
 from cometmq.spark.pipelines.replay_sending import FROM, ready
 from cometmq.spark.pipelines.replay_sources import Choice
-from cometmq.testing import BlockingEmbeddedBroker
+from cometmq.spark.topic.patience import PATIENCE_S
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .dead_letters import messages_of
 from .log_stores import with_messages
@@ -38,6 +42,7 @@ from .sending import send
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+AWAY_S = 3.0
 QUEUES = 4
 replay_module = importlib.import_module("cometmq.spark.pipelines.replay")
 """The package gives the job under this name."""
@@ -151,6 +156,20 @@ def test_messages_whose_bodies_could_not_be_read_are_left_out_and_told_of(
     assert len(replays.stored(replays.target)) == 27
 
 
+def test_a_message_that_cannot_be_sent_is_named_and_can_be_left_out(
+    replays: Replays, tmp_path: Path
+) -> None:
+    replays.send(40)
+    whole = replays.spark.read.parquet(replays.to_parquet(tmp_path / "whole"))
+    path = str(tmp_path / "lake")
+    odd = "if(queueId = 2 and queueOffset = 7, binary(''), body)"
+    whole.selectExpr("* except (body)", f"{odd} as body").write.parquet(path)
+    with pytest.raises(NotSent, match=f"^{replays.source} broker-a:2 7: its body is e") as raised:
+        replays.replay(lake=path)
+    (where,) = re.findall('--where "(.+)"', str(raised.value))
+    assert replays.replay(lake=path, choice=Choice(where=where), dry_run=True).messages == 39
+
+
 def test_what_the_archive_has_kept_is_replayed(replays: Replays, tmp_path: Path) -> None:
     replays.send(20, rich(replays.source))
     lake = str(tmp_path / "lake")
@@ -190,6 +209,20 @@ def test_a_choice_is_all_that_is_sent(replays: Replays, tmp_path: Path) -> None:
     }
     assert {message.body for message in replays.stored(replays.target)} == expected
     assert expected
+
+
+def test_all_of_a_source_is_all_but_the_topics_of_the_system(
+    replays: Replays, tmp_path: Path
+) -> None:
+    system = ("%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC")
+    values = ", ".join(f"('{topic}')" for topic in (replays.source, *system))
+    replays.spark.sql(
+        "select topic, 0 as queueId, 0L as queueOffset, current_timestamp() as storeTimestamp, "
+        f"cast('x' as binary) as body from values {values} as messages(topic)"
+    ).write.parquet(str(tmp_path / "lake"))
+    lake = {"lake": str(tmp_path / "lake"), "dry_run": True}
+    assert list(replays.replay(**lake).queues) == [f"{replays.source} :0"]
+    assert list(replays.replay(**lake, choice=Choice(topics=system[1:2])).queues) == ["%DLQ%g :0"]
 
 
 def test_times_choose_messages(replays: Replays) -> None:
@@ -321,6 +354,47 @@ def test_a_step_whose_tasks_are_lost_is_tried_again_but_not_for_ever(
     assert tries == [{}] * replay_run.STEP_TRIES_MAX
 
 
+def test_a_broker_that_is_started_anew_between_two_steps_is_waited_for(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No NameServer knows its topics meanwhile."""
+    monkeypatch.setattr(replay_plan, "STEP_ROWS", 20)
+    with EmbeddedBroker() as broker:
+        with Producer(broker.namesrv, group="replayed") as producer:
+            replays = Replays(spark, broker, producer, "restarted")
+            replays.send(60)
+        starting = threading.Timer(AWAY_S, broker.start_broker)
+
+        def stop(_: Replayed) -> None:
+            if starting.ident is None:
+                broker.stop_broker()
+                starting.start()
+
+        assert replays.replay(on_progress=stop).sent == 60
+        starting.join()
+        replays.check_order(60)
+
+
+def test_a_target_that_is_gone_when_a_replay_goes_on_is_told_at_once(
+    replays: Replays, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_plan, "STEP_ROWS", 20)
+    replays.send(60)
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def delete(_: Replayed) -> None:
+        with Admin(replays.broker.namesrv) as admin:
+            admin.topics.delete(replays.target)
+        raise RuntimeError("killed")
+
+    with pytest.raises(SparkError, match="killed"):
+        replays.replay(checkpoint=checkpoint, on_progress=delete)
+    begun = time.monotonic()
+    with pytest.raises(BadOption, match=f"there is no topic {replays.target}: create it first"):
+        replays.replay(checkpoint=checkpoint)
+    assert time.monotonic() - begun < PATIENCE_S / 2
+
+
 def test_two_attempts_at_a_time_are_refused(
     replays: Replays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,25 +485,58 @@ def test_a_checkpoint_is_of_one_replay_and_one_run(replays: Replays, tmp_path: P
         replays.replay(checkpoint=checkpoint, keep_queues=True)
 
 
+def test_a_checkpoint_is_a_directory_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = Checkpoint(Plan("id", "asked", [], 1), 1)
+    for number, begin in enumerate(("", "file:", "file://")):
+        with checkpoint_directory(f"{begin}{tmp_path}/{number}") as there:
+            assert there is not None
+            there.save(kept)
+        with checkpoint_directory(f"{number}") as there:
+            assert there is not None
+            assert there.load() == kept
+    for other in ("s3://bucket/ck", "hdfs:/ck", "HDFS://host:1/ck", "file://host/ck", "file:ck"):
+        with (
+            pytest.raises(BadOption, match=f"checkpoint: {other} .* a path, or file:/"),
+            checkpoint_directory(other),
+        ):
+            pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("rate", ["inf", "nan", "0", "-1", "x"])
+@pytest.mark.parametrize("command", ["replay --from lake", "redrive --group g"])
+def test_a_rate_is_a_number_that_can_be_kept(
+    command: str, rate: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        build_parser("spark").parse_args(["spark", *command.split(), f"--rate={rate}"])
+    assert f"{rate!r}: a number over 0 is expected" in capsys.readouterr().err
+
+
 def test_what_cannot_be_is_refused_by_its_name(replays: Replays, tmp_path: Path) -> None:
     replays.send(8)
     small = f"{replays.target}-1"
     replays.broker.create_topic(small, 1)
     replays.spark.range(3).write.parquet(str(tmp_path / "numbers"))
     topics = (replays.source,)
-    for wrong, said in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"to": ""}, "replayed into itself"),
         ({"to": replays.source}, "replayed into itself"),
         ({"to": "no-such-topic"}, "there is no topic no-such-topic: create it"),
         ({"to": small, "keep_queues": True}, "has no queue 1"),
         ({"choice": Choice()}, "name the topics"),
-        ({"rate": 0}, "rate: more than 0"),
+        *(({"rate": rate}, "rate: more than 0") for rate in (0, math.inf, math.nan)),
+        ({"checkpoint": "s3://bucket/ck"}, "checkpoint: s3://bucket/ck .* a path, or file:/"),
         ({"lake": "x", "store": "y"}, "exclude each other"),
         ({"lake": str(tmp_path / "numbers")}, "has no column topic: it is no lake"),
-        ({"lake": str(tmp_path / "nothing")}, "PATH_NOT_FOUND"),
+        ({"lake": str(tmp_path / "nothing")}, "there is no .*nothing"),
         ({"choice": Choice(topics=topics, where="nonsense = 1")}, "nonsense"),
         ({"options": {"topic": "x"}}, "topic: a replay takes accessKey"),
-    ):
+    ]
+    for wrong, said in refused:
         with pytest.raises(SparkError, match=said):
             replays.replay(**wrong)
     assert replays.stored(replays.target) == []

@@ -225,7 +225,7 @@ def test_the_command_writes_a_page_and_prints_figures(
     assert "--out report.html" in capsys.readouterr().err
     assert main([*arguments, "--option", "tls=true"]) == 2
     assert "--option tls is for a cluster" in capsys.readouterr().err
-    assert main(["spark", "report", "--store", "/nowhere", "-o", "json"]) == 1
+    assert main(["spark", "report", "--store", "/nowhere", "-o", "json"]) == 3
     assert "is no store" in capsys.readouterr().err
 
 

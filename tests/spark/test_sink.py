@@ -1,7 +1,9 @@
 """DataFrames and streams into topics, through Spark: batches, restarts, tasks that fail."""
 
+import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cometmq.client.blocking import Producer
-from cometmq.testing import BlockingEmbeddedBroker
+from cometmq.client.names import Message
+from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .failing_tasks import ROWS
 from .sending import options, send
-from .streaming import WAIT_S
+from .streaming import WAIT_S, until
 from .test_sink_tasks import bodies_in, stored, undecided
 
 if TYPE_CHECKING:
@@ -141,6 +144,72 @@ def test_a_driver_that_dies_before_spark_has_noted_the_end_of_a_batch(
         assert Counter(found).most_common(1)[0][1] == 2, "the last batch ran again"
     if guarantee == "idempotent":
         assert through_spark(spark, broker, target) == sent
+
+
+def test_a_query_may_have_a_name(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker, checkpoint: str
+) -> None:
+    """Spark puts it among the options of the sink."""
+    broker.create_topic("named", 1)
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+    writer = rows.selectExpr("string(value) body").writeStream.queryName("by_name")
+    writer = writer.format("rocketmq").options(**options(broker, topic="named"))
+    query = writer.option("checkpointLocation", checkpoint).start()
+    try:
+        until(lambda: bodies_in(broker, "named"), query)
+        assert query.name == "by_name"
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "idempotent"])
+def test_a_broker_may_be_started_anew_between_two_batches(
+    spark: "SparkSession", checkpoint: str, guarantee: str
+) -> None:
+    """While the only one is away, NameServers do not know the topic."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
+    rows = source.selectExpr("string(value) body").writeStream.format("rocketmq")
+    with EmbeddedBroker() as broker:
+        broker.create_topic("anew", 1)
+        given = options(broker, topic="anew", deliveryGuarantee=guarantee)
+        writer = rows.options(**given).option("checkpointLocation", checkpoint)
+        query = writer.trigger(processingTime="1 second").start()
+        try:
+            until(lambda: _batches(query) >= 1, query)
+            broker.stop_broker()
+            stopped = time.monotonic()
+            until(lambda: time.monotonic() - stopped > 3, query)
+            broker.start_broker()
+            wanted = _batches(query) + 2
+            until(lambda: _batches(query) >= wanted, query)
+        finally:
+            query.stop()
+        found = bodies_in(broker, "anew")
+    assert {f"{number}" for number in range(3 * wanted)} <= set(found)
+
+
+def _batches(query: "StreamingQuery") -> int:
+    """So many are done."""
+    last = query.lastProgress
+    return 0 if last is None else int(last["batchId"]) + 1
+
+
+def test_a_checkpoint_that_is_an_older_copy_is_refused(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker, producer: Producer, checkpoint: str
+) -> None:
+    """Its batches have the numbers of others that were shown already."""
+    broker.create_topic("from-older", 1)
+    broker.create_topic("to-older", 1)
+    where = {"topic": "to-older", "deliveryGuarantee": "transactional"}
+    for number in range(3):
+        producer.send(Message("from-older", b"%d" % number))
+        copied(spark, broker, "from-older", checkpoint, **where)
+        if number == 0:
+            shutil.copytree(checkpoint, f"{checkpoint}-older")
+    producer.send(Message("from-older", b"3"))
+    with pytest.raises(Exception, match=r"know of batch 2 of query .* and this is batch 1"):
+        copied(spark, broker, "from-older", f"{checkpoint}-older", **where)
+    assert bodies_in(broker, "to-older") == ["0", "1", "2"]
 
 
 def forget_last_commit(checkpoint: Path) -> None:

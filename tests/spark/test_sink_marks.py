@@ -12,7 +12,7 @@ from cometmq.spark.sink.commits import Batch, Commits
 from cometmq.spark.sink.options import read_sink_options
 from cometmq.testing.ports import LOOPBACK, ReservedPort
 
-SEEN = "batch 3 of query q was committed before: not shown again"
+SEEN = "batch 3 of query q was begun before: what is shown already is not shown again"
 
 
 class Namesrvs:

@@ -77,6 +77,8 @@ def messages(parcel: Parcel) -> list[tuple[bytes, dict[str, str]]]:
         ({"maxBatchBytes": "5000000"}, "maxBatchBytes: 1024 to 4194304"),
         ({"sendTimeout": "30"}, "sendTimeout is a time with its unit"),
         ({"accessKey": "a"}, "accessKey and secretKey are set together"),
+        ({"producerGroup": "a\x02b"}, r"producerGroup: group 'a\x02b': only letters"),
+        ({"producerGroup": "g" * 121}, "producerGroup: a group's name has up to 120 characters"),
         ({"path": "/tmp/x"}, "path: messages go to a topic"),
         ({"namesrvAddr": ""}, "namesrvAddr is missing"),
     ],

@@ -1,8 +1,10 @@
 """Tasks of the sink against real brokers: what arrives, in which order, and what survives."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -175,16 +177,20 @@ def _is_there(broker: BlockingEmbeddedBroker, topic: str) -> bool:
 
 def test_where_nothing_can_be_written_the_error_says_so() -> None:
     with EmbeddedBroker(in_memory=True, settings={"autoCreateTopicEnable": False}) as broker:
-        with pytest.raises(BadOption, match="there is no topic nowhere: create it first"):
-            write(broker, [batch(["x"])], topic="nowhere")
+        said = r"there is no topic nowhere, also not after 1 s: create it first, or let brokers"
+        with pytest.raises(BadOption, match=said):
+            write(broker, [batch(["x"])], topic="nowhere", sendTimeout="1s")
         broker.create_topic("closed", 2, permission=PERM_READ)
         with pytest.raises(BadOption, match="topic closed cannot be written to"):
             write(broker, [batch(["x"])], topic="closed")
 
 
 def test_fixed_ids_want_a_topic_whose_queues_are_known(broker: BlockingEmbeddedBroker) -> None:
-    with pytest.raises(BadOption, match="deliveryGuarantee=idempotent: create topic not-yet first"):
-        write(broker, [batch(["x"])], topic="not-yet", deliveryGuarantee="idempotent")
+    said = r"there is no topic not-yet, .*: create it first, deliveryGuarantee=idempotent needs it"
+    given: dict[str, Any] = {"deliveryGuarantee": "idempotent", "sendTimeout": "1s"}
+    with pytest.raises(BadOption, match=said):
+        write(broker, [batch(["x"])], topic="not-yet", **given)
+    assert not _is_there(broker, "not-yet")
 
 
 def test_what_a_broker_refuses_is_told_with_its_rows() -> None:
@@ -235,6 +241,44 @@ def test_a_broker_may_be_restarted_in_the_middle_of_a_write(abrupt: bool) -> Non
         everything = sorted(body for piece in pieces for body in piece)
         assert undoubled(broker, "restarted") == everything
         assert set(bodies_in(broker, "restarted")) == set(everything)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "idempotent", "transactional"])
+def test_a_topic_whose_only_broker_is_away_is_waited_for(guarantee: str) -> None:
+    with EmbeddedBroker(in_memory=True) as broker:
+        broker.create_topic("comes-back", 1)
+        given = options(broker, topic="comes-back", deliveryGuarantee=guarantee)
+        broker.stop_broker()
+        with started_after(1.0, broker):
+            plan = asyncio.run(planned(read_sink_options(given)))
+            origin, rows = Origin("query", 0, 0), iter([batch(["a"])])
+            sent = write_rows(given, origin, ["body"], plan, rows)
+        assert sent.rows == 1
+
+
+def test_rows_with_fixed_ids_wait_for_their_topic_where_another_broker_would_make_it() -> None:
+    with EmbeddedBroker(in_memory=True, brokers=2) as broker:
+        broker.stop_broker(1)
+        broker.create_topic("of-the-first", 1)
+        broker.start_broker(1)
+        broker.stop_broker(0)
+        with started_after(1.0, broker):
+            write(broker, [batch(["a"])], topic="of-the-first", deliveryGuarantee="idempotent")
+        assert bodies_in(broker, "of-the-first") == ["a"]
+        with Admin(broker.namesrv) as admin:
+            queues = admin.topics.stats("of-the-first").queues
+        assert {queue.broker_name for queue in queues} == {"broker-a"}
+
+
+@contextlib.contextmanager
+def started_after(delay_s: float, broker: BlockingEmbeddedBroker) -> Iterator[None]:
+    """The first broker, while the block goes on."""
+    starting = threading.Timer(delay_s, broker.start_broker)
+    starting.start()
+    try:
+        yield
+    finally:
+        starting.join()
 
 
 def test_answers_that_are_lost_cost_duplicates_which_are_recognised() -> None:
@@ -350,6 +394,38 @@ def test_a_batch_that_was_committed_before_its_driver_died_is_not_shown_twice(
     assert bodies_in(broker, "decided-again") == ["a", "b"]
     stream_writer(broker, "decided-again").commit([halves_of(broker, "decided-again", ["c"], 1)], 1)
     assert bodies_in(broker, "decided-again") == ["a", "b", "c"]
+
+
+def test_a_batch_that_is_done_shows_what_was_never_shown(broker: BlockingEmbeddedBroker) -> None:
+    """A clone of the checkpoint has other rows in a batch of the same number, or another topic."""
+    broker.create_topic("done-before", 2)
+    stream_writer(broker, "done-before").commit([halves_of(broker, "done-before", ["a", "b"])], 0)
+    before = undecided(broker)
+    again = halves_of(broker, "done-before", ["a", "other", "more"])
+    stream_writer(broker, "done-before").commit([again], 0)
+    assert bodies_in(broker, "done-before") == ["a", "b", "more", "other"]
+    assert undecided(broker) == before
+    assert mark_of(broker, "done-before") == (0, True)
+
+
+def test_a_batch_older_than_the_last_is_an_error_and_rolled_back(
+    broker: BlockingEmbeddedBroker,
+) -> None:
+    broker.create_topic("older", 1)
+    before = undecided(broker)
+    for number in range(3):
+        sent = halves_of(broker, "older", [f"{number}"], number)
+        stream_writer(broker, "older").commit([sent], number)
+    said = (
+        "the NameServers know of batch 2 of query query of older, and this is batch 1: its "
+        "checkpoint is an older copy, or a clone; start with a new checkpoint"
+    )
+    with pytest.raises(NotSent) as refused:
+        stream_writer(broker, "older").commit([halves_of(broker, "older", ["other"], 1)], 1)
+    assert str(refused.value) == said
+    assert bodies_in(broker, "older") == ["0", "1", "2"]
+    assert undecided(broker) == before
+    assert mark_of(broker, "older") == (2, True)
 
 
 def die_midway(

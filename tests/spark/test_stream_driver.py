@@ -76,6 +76,27 @@ def test_what_is_there_now_is_found_out_once(
         assert stream.next(Progress({queue: 5}, {}), everything=False) is None
 
 
+# -- its group -----------------------------------------------------------------------------------
+
+
+def test_a_group_hears_of_the_batch_that_was_run_again_before_the_first_look(
+    broker: BlockingEmbeddedBroker, producer: Producer
+) -> None:
+    """Of such a batch, Spark's progress does not tell enough for a listener to commit it."""
+    broker.create_topic("replayed", 1)
+    queue = queue_of("replayed")
+    send(producer, "replayed", 5, queues=[0])
+    given = {"topic": "replayed", "consumerGroup": "followers", "commitGroupOffsets": True}
+    with Admin(broker.namesrv) as admin, streaming(broker, **given) as stream:
+        assert stream.next(BEFORE_ALL, everything=False) is not None
+        assert queue not in admin.offsets.committed("followers", "replayed")
+        stream.next(Progress({queue: 3}, {}), everything=False)
+        assert admin.offsets.committed("followers", "replayed")[queue] == 3
+        # From now on Spark tells when a batch is durable.
+        stream.next(Progress({queue: 5}, {}), everything=False)
+        assert admin.offsets.committed("followers", "replayed")[queue] == 3
+
+
 # -- limits --------------------------------------------------------------------------------------
 
 

@@ -1,12 +1,14 @@
 """`cometmq spark submit` and `shell`: a user's own code, with everything set that it needs."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cometmq.cli.exits import Exit
 from cometmq.cli.main import main
 from cometmq.spark import BadOption
 from cometmq.spark.launch import environment_of, settings_of
@@ -26,11 +28,20 @@ told = [rows, sys.argv[2:], python, spark.sparkContext.master, spark.conf.get("s
 print(json.dumps([*told, "body" in spark.read.format("rocketmq").load().columns]))
 sys.exit(7)
 """
+CONFIGURED = """
+import json, sys
+from pyspark.sql import SparkSession
+from cometmq.spark import session
+spark = session() if sys.argv[1] == "ours" else SparkSession.builder.getOrCreate()
+names = ["spark.sql.session.timeZone", "spark.ui.enabled", "spark.driver.host"]
+print(json.dumps([spark.conf.get(name) for name in names]))
+"""
 
 
-def run(*arguments: str, said: str = "") -> "subprocess.CompletedProcess[str]":
+def run(*arguments: str, said: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "cometmq.cli.main", "spark", *arguments],
+        env={**os.environ, **environment},
         capture_output=True, text=True, input=said, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
 
@@ -50,6 +61,16 @@ def test_a_plain_script_finds_our_formats(tmp_path: Path) -> None:
     assert arguments == ["--own", "option"]
     assert Path(python).samefile(sys.executable)
     assert rest == ["local[1]", "a b=c", True]
+
+
+@pytest.mark.parametrize("made", ["ours", "by Spark's builder"])
+def test_settings_of_the_user_come_before_ours_in_every_session(tmp_path: Path, made: str) -> None:
+    script = written(tmp_path / "configured.py", CONFIGURED)
+    written(tmp_path / "spark-defaults.conf", "spark.sql.session.timeZone Asia/Tokyo\n")
+    settings = ("--conf", "spark.ui.enabled=true", "--conf", "spark.ui.port=0")
+    told = run("submit", *SMALL, *settings, script, made, SPARK_CONF_DIR=str(tmp_path))
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout.splitlines()[-1]) == ["Asia/Tokyo", "true", "127.0.0.1"]
 
 
 def test_a_prompt_has_a_session() -> None:
@@ -90,7 +111,7 @@ def test_what_cannot_be_run_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "")
-    assert main(["spark", "submit", *arguments]) == 1
+    assert main(["spark", "submit", *arguments]) == Exit.USAGE
     assert said in capsys.readouterr().err
 
 
@@ -101,11 +122,8 @@ def test_settings_reach_sparks_own_command_line() -> None:
     told = environment_of("spark://h:7077", {"spark.a": "one two"})["PYSPARK_SUBMIT_ARGS"]
     assert told.startswith("--master spark://h:7077 ")
     assert told.endswith("--conf 'spark.a=one two' pyspark-shell")
-    assert "spark.driver.host" not in told
-    assert (
-        "--conf spark.driver.host=127.0.0.1"
-        in environment_of("local[2]", {})["PYSPARK_SUBMIT_ARGS"]
-    )
+    ours = environment_of("local[2]", {})["PYSPARK_SUBMIT_ARGS"]
+    assert ours == "--master 'local[2]' pyspark-shell", "no default of ours before the user's files"
     assert environment_of("sc://h:15002", {}) == {"SPARK_REMOTE": "sc://h:15002"}
 
 

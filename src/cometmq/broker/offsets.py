@@ -119,9 +119,9 @@ class ConsumerOffsets(Persistent):
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Take what a group tells; False when there is no room for one more queue."""
-        key = _key(topic, group)
-        if self._resets and queue_id in self._resets.get(key, ()):
+        if self.is_reset(group, topic, queue_id):
             return True
+        key = _key(topic, group)
         self.touch()
         before = self._offsets.get(key, {}).get(queue_id, 0) if self._news is not None else 0
         if not self._put(self._offsets, key, queue_id, offset):
@@ -170,6 +170,10 @@ class ConsumerOffsets(Persistent):
         queues[queue_id] = offset
         self._note_all()
         self.touch()
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset stands, of which the group has not taken notice yet."""
+        return bool(self._resets) and queue_id in self._resets.get(_key(topic, group), ())
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where an operator wants the group to go on; told once."""

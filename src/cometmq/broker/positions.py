@@ -15,6 +15,9 @@ from cometmq.transport.connection import Connection, Handlers, Refusal
 
 from .context import Context
 
+_IGNORED = "Offset has been previously reset"
+"""Said with success, in RocketMQ's words: the offset stays where an operator has put it."""
+
 
 class Positions:
     def __init__(self, context: Context) -> None:
@@ -88,6 +91,8 @@ class Positions:
             )
         if fields.commit_offset < 0:
             return Response()  # Go and Node tell -1 of queues that they got nothing from.
+        if context.offsets.is_reset(fields.consumer_group, fields.topic, fields.queue_id):
+            return Response(remark=_IGNORED)
         if not context.offsets.commit(
             fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset
         ):

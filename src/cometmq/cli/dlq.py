@@ -1,19 +1,27 @@
 """`cometmq dlq`: messages that a group failed at too often."""
 
 import argparse
+import asyncio
+import functools
 import signal
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from cometmq.client import blocking
 from cometmq.client.admin import Admin
 from cometmq.client.admin.offsets import EARLIEST, LATEST
 from cometmq.client.errors import TopicNotFound
 from cometmq.client.received import ReceivedMessage
+from cometmq.protocol.flags import COMPRESSED
+from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import DEAD_LETTER_PREFIX
-from cometmq.spark.dead_letters.letters import Candidate, letter_of
-from cometmq.spark.dead_letters.redriving import redrive_letters
+from cometmq.spark.dead_letters.desk import AWAY_FOR_NOW
+from cometmq.spark.dead_letters.letters import Candidate, Letter, letter_of
+from cometmq.spark.dead_letters.redriving import WINDOW, redrive_letters
 from cometmq.spark.topic.offsets import ByQueue
+from cometmq.spark.topic.patience import patiently
 
 from .arguments import add_output_option, add_time_options, count, positive
 from .asking import asks, in_turns
@@ -26,6 +34,7 @@ from .serving import complain
 from .view import Table, View, of_rows
 
 LIMIT: Final = 20
+T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,21 +100,29 @@ async def _show(admin: Admin, options: argparse.Namespace) -> View:
         letters += [one async for one in admin.messages.read(queue, start=start, stop=end)]
     letters = sorted(letters, key=lambda letter: letter.store_timestamp)[-options.limit :]
     columns = ("stored_at", "topic", "tags", "keys", "tries", "message_id", "body")
-    rows = [_row(letter) for letter in letters]
-    value = [{**fields_of(letter), "origin": letter_of(letter).origin} for letter in letters]
-    return View(value, [Table(columns, rows)])
+    told = [(message, letter_of(message)) for message in letters]
+    rows = [_row(message, letter) for message, letter in told]
+    return View([_fields(message, letter) for message, letter in told], [Table(columns, rows)])
 
 
-def _row(letter: ReceivedMessage) -> dict[str, Any]:
+def _row(message: ReceivedMessage, letter: Letter) -> dict[str, Any]:
     return {
-        "stored_at": letter.store_timestamp,
-        "topic": letter_of(letter).origin,
-        "tags": letter.tags,
-        "keys": letter.keys,
-        "tries": letter.reconsume_times,
-        "message_id": letter.message_id,
-        "body": brief(letter.body),
+        "stored_at": message.store_timestamp,
+        "topic": letter.origin,
+        "tags": message.tags,
+        "keys": message.keys,
+        "tries": message.reconsume_times,
+        "message_id": message.message_id,
+        "body": f"({letter.unreadable})" if letter.unreadable else brief(message.body),
     }
+
+
+def _fields(message: ReceivedMessage, letter: Letter) -> dict[str, Any]:
+    """A body that cannot be unpacked is told as it is stored, and why."""
+    if not letter.unreadable:
+        return {**fields_of(message), "origin": letter.origin}
+    stored = msgspec.structs.replace(message, sys_flag=message.sys_flag & ~COMPRESSED)
+    return {**fields_of(stored), "origin": letter.origin, "unreadable": letter.unreadable}
 
 
 # -- sending again -------------------------------------------------------------------------------
@@ -133,9 +150,23 @@ def _candidates(
     admin: blocking.Admin, starts: ByQueue, options: argparse.Namespace
 ) -> Iterator[Candidate]:
     for queue, start in starts.items():
-        for letter in admin.messages.read(queue, start=start):
-            chosen = letter_of(letter) if _is_chosen(letter, options) else None
-            yield Candidate(queue, letter.queue_offset, chosen)
+        end = _patiently(functools.partial(admin.offsets.max, queue), f"asking where {queue} ends")
+        for first in range(start, end, WINDOW):
+            read = functools.partial(_letters, admin, queue, first, min(end, first + WINDOW))
+            for letter in _patiently(read, f"reading {queue}"):
+                chosen = letter_of(letter) if _is_chosen(letter, options) else None
+                yield Candidate(queue, letter.queue_offset, chosen)
+
+
+def _letters(
+    admin: blocking.Admin, queue: MessageQueue, start: int, end: int
+) -> list[ReceivedMessage]:
+    return list(admin.messages.read(queue, start=start, stop=end))
+
+
+def _patiently(work: Callable[[], T], what: str) -> T:
+    """As letters are sent: their broker may be started anew meanwhile."""
+    return asyncio.run(patiently(lambda: asyncio.to_thread(work), what, AWAY_FOR_NOW))
 
 
 def _is_chosen(letter: ReceivedMessage, options: argparse.Namespace) -> bool:

@@ -13,6 +13,7 @@ class Exit(enum.IntEnum):
     DISK_FAILED = 74
     INTERRUPTED = 130
     PIPE_CLOSED = 141
+    TERMINATED = 143
 
 
 MEANINGS = {
@@ -26,6 +27,7 @@ MEANINGS = {
     Exit.DISK_FAILED: "a broker stopped because its disk cannot be trusted any more",
     Exit.INTERRUPTED: "ended by Ctrl-C",
     Exit.PIPE_CLOSED: "whoever read the output has gone, as `| head` does",
+    Exit.TERMINATED: "ended by SIGTERM before all was done",
 }
 
 

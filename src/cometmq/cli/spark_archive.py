@@ -1,19 +1,19 @@
 """`cometmq spark archive`: topics to a lake. Ctrl-C and SIGTERM end it behind the current batch."""
 
 import argparse
-import contextlib
-import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .arguments import Commands, pair
 from .serving import complain
-from .spark_arguments import add_namesrv_option, cluster_options
-from .spark_session import add_session_options, prepare_session
+from .spark_arguments import add_namesrv_option, cluster_options, say
+from .spark_quiet import quiet_session
+from .spark_session import add_session_options, packages_needed
+from .spark_signals import handled
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.archive_progress import Archived
@@ -53,31 +53,25 @@ def add_command(actions: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from cometmq.spark import SparkError
-
-    try:
-        told = _archived(options)
-    except (SparkError, ValueError) as error:
-        complain(f"archive: {error}")
-        return 1
+    told = _archived(options)
     sys.stdout.write(_as_json(told) if options.output == "json" else _as_table(told))
     return 0
 
 
 def _archived(options: argparse.Namespace) -> "Archived":
+    with packages_needed():
+        from cometmq.spark.pipelines.archive import ALL_COLUMNS, archive
     from cometmq.spark.option_values import duration_s, listed
-    from cometmq.spark.session import session
 
     namesrv, more = cluster_options(options)
     interval_s = duration_s({"interval": options.interval}, "interval", 0.0)
-    prepare_session(options)
-    spark = session("cometmq-archive")
-    spark.sparkContext.setLogLevel("ERROR")
-    # Behind the session: what it misses it tells with advice.
-    from cometmq.spark.pipelines import archive
-    from cometmq.spark.pipelines.archive import ALL_COLUMNS
+    stop = threading.Event()
 
-    with _until_signal() as stop:
+    def heard(*_: Any) -> None:
+        stop.set()
+        complain("archive: ending behind this batch; once more ends it now")
+
+    with handled(heard):
         return archive(
             namesrv,
             options.lake,
@@ -90,36 +84,10 @@ def _archived(options: argparse.Namespace) -> "Archived":
             checkpoint=options.checkpoint,
             columns=listed(options.columns) or ALL_COLUMNS,
             options=more,
-            spark=spark,
-            on_batch=_say,
+            spark=quiet_session(options, "cometmq-archive"),
+            on_batch=lambda done: say(str(done)),
             stop=stop,
         )
-
-
-@contextlib.contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """Set by Ctrl-C and SIGTERM; a second one ends us at once."""
-    stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def heard(number: int, _: Any) -> None:
-        stop.set()
-        sys.stderr.write("cometmq: archive: ending behind this batch; once more ends it now\n")
-        signal.signal(number, signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, heard)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _say(done: object) -> None:
-    """Progress goes where results do not."""
-    sys.stderr.write(f"{done}\n")
-    sys.stderr.flush()
 
 
 def _as_json(told: "Archived") -> str:

@@ -1,15 +1,12 @@
-"""What the commands for pipelines have in common: times, options of the source, a quiet session."""
+"""What the commands for pipelines have in common: the cluster, options of the source, progress."""
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .arguments import add_output_option, pair
 from .connection import DEFAULT_NAMESRV, NAMESRV_VARIABLE, chosen_context
-from .spark_session import add_session_options, prepare_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from .spark_session import add_session_options
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -43,17 +40,6 @@ def cluster_options(options: argparse.Namespace) -> tuple[str, dict[str, str]]:
         "securityToken": context.security_token,
     }
     return context.namesrv, {name: value for name, value in told.items() if value} | given
-
-
-def quiet_session(options: argparse.Namespace, name: str) -> "SparkSession":
-    """As the options say. What a pipeline tells of its progress is not lost among Spark's lines."""
-    from cometmq.spark.session import is_connect, session
-
-    prepare_session(options)
-    spark = session(name)
-    if not is_connect(spark):
-        spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def say(text: str) -> None:

@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from .arguments import Commands
-from .serving import complain
+from .spark_session import packages_needed
 
 
 def add_command(actions: Commands) -> None:
@@ -23,20 +23,12 @@ def add_command(actions: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from cometmq.spark.errors import SparkError
+    with packages_needed():
+        from cometmq.spark.pipelines.compaction import compact
     from cometmq.spark.option_values import duration_s
 
-    try:
-        from cometmq.spark.pipelines.compaction import compact
-
-        retention_s = duration_s({"retention": options.retention}, "retention", 0.0)
-        told = compact(options.lake, retention_hours=int(retention_s // 3600))
-    except ImportError as missing:
-        complain(f"compact: {missing}: pip install 'cometmq[spark]'")
-        return 1
-    except SparkError as error:
-        complain(f"compact: {error}")
-        return 1
+    retention_s = duration_s({"retention": options.retention}, "retention", 0.0)
+    told = compact(options.lake, retention_hours=int(retention_s // 3600))
     if options.output == "json":
         sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
     else:

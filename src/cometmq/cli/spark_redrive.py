@@ -1,17 +1,22 @@
 """`cometmq spark redrive`: dead letters of a group back to their topics, each once."""
 
 import argparse
-import signal
+from typing import TYPE_CHECKING
 
-from .arguments import Commands, add_time_options
-from .redriven import leave, progress, tell
+from .arguments import Commands, add_time_options, positive
+from .redriven import progress, tell
 from .spark_arguments import (
     add_common_options,
     add_namesrv_option,
     cluster_options,
-    quiet_session,
     say,
 )
+from .spark_quiet import quiet_session
+from .spark_session import packages_needed
+from .spark_signals import told_when_stopped
+
+if TYPE_CHECKING:
+    from cometmq.spark.dead_letters.redriving import Redriven
 
 
 def add_command(actions: Commands) -> None:
@@ -40,7 +45,7 @@ def add_command(actions: Commands) -> None:
     parser.add_argument(
         "--limit", type=int, metavar="N", help="at most so many that are not there yet"
     )
-    parser.add_argument("--rate", type=float, metavar="N", help="at most so many a second")
+    parser.add_argument("--rate", type=positive, metavar="N", help="at most so many a second")
     parser.add_argument(
         "--dry-run", action="store_true", help="tell what would be sent, and send nothing"
     )
@@ -49,12 +54,17 @@ def add_command(actions: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from cometmq.spark.pipelines.redrive import Choice, redrive
+    with told_when_stopped(lambda: "redrive: stopped; the same command goes on from here"):
+        told = _redriven(options)
+    return tell(told, options)
 
-    signal.signal(signal.SIGTERM, leave)
+
+def _redriven(options: argparse.Namespace) -> "Redriven":
+    with packages_needed():
+        from cometmq.spark.pipelines.redrive import Choice, redrive
+
     namesrv, how = cluster_options(options)
-    spark = quiet_session(options, "cometmq-redrive")
-    told = redrive(
+    return redrive(
         namesrv,
         options.group,
         to=options.to,
@@ -69,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
         rate=options.rate,
         dry_run=options.dry_run,
         options=how,
-        spark=spark,
+        spark=quiet_session(options, "cometmq-redrive"),
         on_progress=lambda told: say(progress(told)),
         on_wait=lambda: say("another redrive holds these letters: waiting for its end …"),
     )
-    return tell(told, options)

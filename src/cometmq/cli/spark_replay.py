@@ -1,22 +1,23 @@
 """`cometmq spark replay`: messages of a lake, a store's files or a topic, sent again."""
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from .arguments import Commands, add_time_options, moment_ms
+from .arguments import Commands, add_time_options, moment_ms, positive
 from .spark_arguments import (
     add_common_options,
     add_namesrv_option,
     cluster_options,
-    quiet_session,
     say,
 )
+from .spark_quiet import quiet_session
+from .spark_session import packages_needed
+from .spark_signals import told_when_stopped
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.replay_run import Replayed
@@ -69,7 +70,7 @@ def add_command(actions: Commands) -> None:
     parser.add_argument(
         "--keep-queues", action="store_true", help="to the queue of the same number"
     )
-    parser.add_argument("--rate", type=float, metavar="N", help="at most so many a second")
+    parser.add_argument("--rate", type=positive, metavar="N", help="at most so many a second")
     parser.add_argument(
         "--checkpoint", default="", metavar="DIR", help="keep how far it is, to go on from there"
     )
@@ -79,15 +80,24 @@ def add_command(actions: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from cometmq.spark.pipelines.replay import replay
-    from cometmq.spark.pipelines.replay_sources import Choice
+    with told_when_stopped(lambda: _goes_on(options)):
+        told = _replayed(options)
+    if options.output == "json":
+        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+    else:
+        sys.stdout.write(_table(told))
+    return 0
 
-    signal.signal(signal.SIGTERM, _leave)
+
+def _replayed(options: argparse.Namespace) -> "Replayed":
+    with packages_needed():
+        from cometmq.spark.pipelines.replay import replay
+        from cometmq.spark.pipelines.replay_sources import Choice
+
     namesrv, how = cluster_options(options)
-    spark = quiet_session(options, "cometmq-replay")
     first, end = options.offsets
     since, until = options.since_ms, options.until_ms
-    told = replay(
+    return replay(
         namesrv,
         lake=options.lake,
         store=options.store,
@@ -107,18 +117,17 @@ def run(options: argparse.Namespace) -> int:
         checkpoint=options.checkpoint,
         dry_run=options.dry_run,
         options=how,
-        spark=spark,
+        spark=quiet_session(options, "cometmq-replay"),
         on_progress=_progress(time.monotonic()),
     )
-    if options.output == "json":
-        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
-    else:
-        sys.stdout.write(_table(told))
-    return 0
 
 
-def _leave(number: int, _: Any) -> None:
-    raise SystemExit(128 + number)
+def _goes_on(options: argparse.Namespace) -> str:
+    if options.dry_run:
+        return "replay: stopped; nothing was sent"
+    if options.checkpoint:
+        return "replay: stopped; the same command goes on from here"
+    return "replay: stopped; without a checkpoint the same command sends everything again"
 
 
 def _moment(text: str) -> _Moment:

@@ -13,9 +13,11 @@ from .spark_arguments import (
     add_common_options,
     add_namesrv_option,
     cluster_options,
-    quiet_session,
     say,
 )
+from .spark_quiet import quiet_session
+from .spark_session import packages_needed
+from .spark_signals import told_when_stopped
 
 if TYPE_CHECKING:
     from cometmq.spark.pipelines.report_figures import Report
@@ -42,25 +44,13 @@ def add_command(actions: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from cometmq.spark.pipelines.report import report
     from cometmq.spark.pipelines.report_page import as_page
 
     if problem := _problem(options):
         complain(f"report: {problem}")
         return 2
-    namesrv, how = ("", {}) if options.store else cluster_options(options)
-    spark = quiet_session(options, "cometmq-report")
-    made = report(
-        namesrv,
-        store=options.store,
-        topics=options.topic,
-        groups=options.group,
-        since_ms=options.since_ms,
-        until_ms=options.until_ms,
-        options=how,
-        spark=spark,
-        tell=lambda doing: say(f"{doing} …"),
-    )
+    with told_when_stopped(lambda: "report: stopped; nothing was written"):
+        made = _made(options)
     if options.out is not None:
         options.out.write_text(as_page(made), encoding="utf-8")
     if options.output == "json":
@@ -68,6 +58,24 @@ def run(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(_summary(made, options.out))
     return 0
+
+
+def _made(options: argparse.Namespace) -> "Report":
+    with packages_needed():
+        from cometmq.spark.pipelines.report import report
+
+    namesrv, how = ("", {}) if options.store else cluster_options(options)
+    return report(
+        namesrv,
+        store=options.store,
+        topics=options.topic,
+        groups=options.group,
+        since_ms=options.since_ms,
+        until_ms=options.until_ms,
+        options=how,
+        spark=quiet_session(options, "cometmq-report"),
+        tell=lambda doing: say(f"{doing} …"),
+    )
 
 
 def _problem(options: argparse.Namespace) -> str:

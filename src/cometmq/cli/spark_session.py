@@ -1,6 +1,8 @@
 """Where Spark runs, and with which settings: options of commands that run a user's own code."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator, Mapping
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
@@ -20,11 +22,25 @@ def add_session_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def prepare_session(options: argparse.Namespace) -> None:
-    """The sessions of this process will be as the options say."""
+def prepare_session(options: argparse.Namespace, defaults: Mapping[str, str] | None = None) -> None:
+    """The sessions of this process will be as the options say. `defaults` are settings that the
+    user may have set otherwise; a Spark Connect server takes none."""
     from cometmq.spark.launch import PY_FILES, prepare, settings_of
+    from cometmq.spark.session import is_connect_address
 
-    settings = settings_of(options.conf)
+    own = {} if is_connect_address(options.master) else defaults or {}
+    settings = {**own, **settings_of(options.conf)}
     if options.py_files:
         settings[PY_FILES] = options.py_files
     prepare(options.master, settings)
+
+
+@contextlib.contextmanager
+def packages_needed() -> Iterator[None]:
+    """Around imports of what needs packages of `cometmq[spark]`: NotReady names a missing one."""
+    from cometmq.spark.errors import NotReady
+
+    try:
+        yield
+    except ImportError as missing:
+        raise NotReady(f"{missing}: pip install 'cometmq[spark]'") from missing

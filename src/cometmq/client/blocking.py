@@ -425,8 +425,10 @@ class Offsets:
         """
         return self._home.call(self._inner.committed(group, topic))
 
-    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit as a member of the group would."""
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> frozenset[MessageQueue]:
+        """Commit as a member of the group would. The answer has the queues in which that counts
+        for nothing, since a reset stands: the group's next pull there takes it, `set` moves it.
+        """
         return self._home.call(self._inner.commit(group, offsets))
 
     def reset(self, group: str, topic: str, to: Place) -> dict[MessageQueue, int]:

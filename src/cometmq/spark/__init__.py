@@ -6,10 +6,19 @@
 Nothing of Spark is imported before a session or a format is asked for.
 """
 
-from .errors import BadOption, ClusterAway, DataLost, NotReady, NotSent, SparkError, Unreadable
+from .errors import (
+    BadOption,
+    ClusterAway,
+    DataLost,
+    NotReady,
+    NotSent,
+    NotThere,
+    SparkError,
+    Unreadable,
+)
 from .session import register, session
 
 __all__ = [
-    "BadOption", "ClusterAway", "DataLost", "NotReady", "NotSent", "SparkError", "Unreadable",
-    "register", "session",
+    "BadOption", "ClusterAway", "DataLost", "NotReady", "NotSent", "NotThere", "SparkError",
+    "Unreadable", "register", "session",
 ]  # fmt: skip

@@ -9,6 +9,10 @@ class BadOption(SparkError, ValueError):
     """An option that is unknown, contradicts another one, or has a value that cannot be read."""
 
 
+class NotThere(BadOption):
+    """A topic, group, lake or store that was named does not exist."""
+
+
 class DataLost(SparkError):
     """Messages that a query should have read are no longer there."""
 

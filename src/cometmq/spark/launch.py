@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 from .errors import BadOption, SparkError
 from .session import (
     LOCAL,
-    default_settings,
     is_connect_address,
     prepare_environment,
     register,
     spark_session_class,
+    with_defaults,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def environment_of(master: str, settings: Mapping[str, str]) -> dict[str, str]:
             )
         return {"SPARK_REMOTE": master}
     arguments = ["--master", master]
-    for name, value in {**default_settings(master), **settings}.items():
+    for name, value in settings.items():
         arguments += ["--conf", f"{name}={value}"]
     return {"PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, _END_OF_ARGUMENTS])}
 
@@ -98,6 +98,6 @@ def _have_sessions_know_formats() -> None:
 
     @functools.wraps(made)
     def with_formats(builder: "SparkSession.Builder") -> "SparkSession":
-        return register(made(builder))
+        return register(made(with_defaults(builder)))
 
     setattr(builders, made.__name__, with_formats)

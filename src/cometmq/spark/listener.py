@@ -12,7 +12,6 @@ import atexit
 import logging
 import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from cometmq.protocol.message_queue import MessageQueue
 
 from .connection import checked_connection
 from .group_follower import GroupFollower
+from .session import is_stopped
 from .stream_gauges import StreamGauges
 from .stream_report import Loss, Report, SourceProgress, batch_told, report_of, sources_of
 from .topic.offsets import QueueRange
@@ -227,12 +227,14 @@ class _Called(JStreamingQueryListener):
         self.pylistener.hear(jevent.progress().json())
 
 
-_attached: "weakref.WeakKeyDictionary[SparkSession, Listener]" = weakref.WeakKeyDictionary()
+_attached: "dict[SparkSession, Listener]" = {}
+"""Of sessions that run, and of those that were stopped since the last one was attached."""
 
 
 def attach(spark: "SparkSession", listener: Listener | None = None) -> Listener:
     """Have a listener hear of a session's queries, in place of the one before. Without one: that
-    which is there, else a new one that logs and commits."""
+    which is there, else a new one that logs and commits. Those of stopped sessions end."""
+    _end_stopped(listener)
     before = _attached.get(spark)
     if before is not None and (listener is None or listener is before):
         return before
@@ -242,6 +244,14 @@ def attach(spark: "SparkSession", listener: Listener | None = None) -> Listener:
     spark.streams.addListener(listener)
     _attached[spark] = listener
     return listener
+
+
+def _end_stopped(needed: Listener | None) -> None:
+    """One listener may hear of several sessions, and of one after the other."""
+    for session in [one for one in _attached if is_stopped(one)]:
+        left = _attached.pop(session)
+        if left is not needed and left not in _attached.values():
+            left.close()
 
 
 def detach(spark: "SparkSession") -> None:

@@ -6,7 +6,7 @@ sink read their options with these.
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +37,14 @@ def columns(options: Mapping[str, str]) -> tuple[str, ...]:
     if unknown:
         raise BadOption(f"columns: no column {unknown[0]}; there are {', '.join(by_name.values())}")
     names = tuple(by_name[name.lower()] for name in chosen) or COLUMNS
+    if twice := named_twice(names):
+        raise BadOption(f"columns: {twice} is named twice")
     return (*names, *(name for name in more if name not in names))
+
+
+def named_twice(names: Sequence[str]) -> str:
+    """The first of them that is; empty if none."""
+    return next((name for name in names if names.count(name) > 1), "")
 
 
 def json(name: str, value: str, kind: Any) -> Any:

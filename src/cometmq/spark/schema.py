@@ -23,8 +23,11 @@ SPARK_TYPES = {
     "physicalOffset": "bigint",
     "properties": "map<string,string>",
 }
-"""As Spark's DDL names them."""
+"""As Spark calls them."""
+_DDL_TYPES = {"timestamp": "timestamp_ltz"}
+"""Where DDL must say more: what `timestamp` means in it is a setting of the session."""
 
 
 def ddl(columns: tuple[str, ...]) -> str:
-    return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in columns)
+    types = ((name, SPARK_TYPES[name]) for name in columns)
+    return ", ".join(f"{name} {_DDL_TYPES.get(kind, kind)}" for name, kind in types)

@@ -1,8 +1,10 @@
 """A Spark session in which our formats are there: `cometmq.spark.session()`.
 
-Finds Java, gives Spark's workers this Python, and sets what one machine needs; whatever the caller
-sets wins, and so does a master that `spark-submit` or the environment chose. With an address of
-Spark Connect (`sc://…`) nothing is started here, and only what a server lets clients set is set.
+Finds Java, gives Spark's workers this Python, and sets what one machine needs. Defaults of ours are
+for a session that is made here, and for names that nobody has set: neither the caller nor
+`spark-submit`, `spark-defaults.conf` or a server; what runs already gets what the caller sets and
+nothing else. With an address of Spark Connect (`sc://…`) nothing is started here, and only what a
+server lets clients set is set.
 """
 
 import importlib
@@ -24,11 +26,11 @@ FORMATS: Final = (
     ("rocketmq-log", "log.source", "RocketMQLogDataSource"),
 )
 """Name, module and class of each."""
-_DEFAULTS: Final = {
+_SQL_DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-_OWN_DRIVER_DEFAULTS: Final = {"spark.ui.enabled": "false"}
+_DRIVER_DEFAULTS: Final = {"spark.ui.enabled": "false"}
 _LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -38,6 +40,8 @@ _CHOSEN_ELSEWHERE: Final = (
     "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "MASTER", "SPARK_CONF_DIR",
 )  # fmt: skip
 """Where these are set, Spark was started or configured by somebody else, with a master or not."""
+_REMOTE: Final = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""Where one of these is set, sessions are clients of Spark Connect."""
 _WORKERS_PYTHON: Final = "spark.pyspark.python"
 
 
@@ -48,22 +52,38 @@ def session(app_name: str = "cometmq", master: str = "", **conf: Any) -> "SparkS
     is a cluster, `sc://host:port` a Spark Connect server. `conf` are Spark's own settings:
     `session(**{"spark.driver.memory": "2g"})`.
     """
-    builder = spark_session_class().builder.appName(app_name)
+    sessions = spark_session_class()
+    running = _running(sessions)
+    builder = (sessions if running is None else type(running)).builder
     master = master or chosen_master()
     given = {name: setting_text(value) for name, value in conf.items()}
     if is_connect_address(master):
         builder = builder.remote(master)
-    else:
+    elif running is None:
         prepare_environment(given, master)
         builder = builder.master(master) if master else builder
-    for name, value in {**default_settings(master), **given}.items():
+    for name, value in given.items():
         builder = builder.config(name, value)
+    if running is None:
+        builder = with_defaults(builder.appName(app_name))
     spark = register(_made(builder))
     if not is_connect(spark):
         from .listener import attach
 
         attach(spark)
+    elif running is None:
+        _set_missing(spark)
     return spark
+
+
+def _running(sessions: "type[SparkSession]") -> "SparkSession | None":
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        found = sessions.active()
+    except PySparkRuntimeError:
+        return None
+    return None if is_stopped(found) else found
 
 
 def chosen_master() -> str:
@@ -73,11 +93,41 @@ def chosen_master() -> str:
     return "" if any(name in os.environ for name in _CHOSEN_ELSEWHERE) else LOCAL
 
 
-def default_settings(master: str) -> dict[str, str]:
-    if is_connect_address(master):
-        return _DEFAULTS
+def with_defaults(builder: "SparkSession.Builder") -> "SparkSession.Builder":
+    """Have it set our defaults where Spark's configuration, which Java has read, says nothing. What
+    runs already stays as it is; Java is started with what the builder has, as Spark would."""
+    from pyspark import SparkConf, SparkContext
+
+    given: dict[str, Any] = builder._options  # noqa: SLF001 - Python has no name for it
+    if _running(spark_session_class()) is not None or _is_remote(given):
+        return builder
+    pairs = [(name, setting_text(value)) for name, value in given.items()]
+    SparkContext._ensure_initialized(conf=SparkConf().setAll(pairs))  # noqa: SLF001 - the same
+    context = SparkContext._active_spark_context  # noqa: SLF001 - the same
+    known = (SparkConf() if context is None else context.getConf()).setAll(pairs)
+    for name, value in _default_settings(known.get("spark.master", "")).items():
+        if not known.contains(name):
+            builder = builder.config(name, value)
+    return builder
+
+
+def _default_settings(master: str) -> dict[str, str]:
     local = _LOCAL_DEFAULTS if _is_local(master) else {}
-    return {**_DEFAULTS, **_OWN_DRIVER_DEFAULTS, **local}
+    return {**_SQL_DEFAULTS, **_DRIVER_DEFAULTS, **local}
+
+
+def _set_missing(spark: "SparkSession") -> None:
+    """The same for a client of Spark Connect: its server tells what is set."""
+    known = spark.conf.getAll
+    for name, value in _SQL_DEFAULTS.items():
+        if name not in known:
+            spark.conf.set(name, value)
+
+
+def _is_remote(given: Mapping[str, Any]) -> bool:
+    mode = given.get("spark.api.mode", os.environ.get("SPARK_API_MODE", ""))
+    told = any(name in os.environ for name in _REMOTE) or "spark.remote" in given
+    return told or str(mode).lower() == "connect"
 
 
 def _is_local(master: str) -> bool:
@@ -113,6 +163,12 @@ def is_connect_address(master: str) -> bool:
 def is_connect(spark: "SparkSession") -> bool:
     """Whether the session is a client's, with no Java behind it on this side."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_stopped(spark: "SparkSession") -> bool:
+    if is_connect(spark):
+        return bool(getattr(spark, "is_stopped"))  # noqa: B009 - no other session has it
+    return spark.sparkContext._jsc is None  # noqa: SLF001 - Python has no name for it
 
 
 def _knows(spark: "SparkSession", name: str) -> bool:

@@ -5,7 +5,7 @@ Pure. Only sources of ours are looked at; they are known by the form of their of
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -132,9 +132,9 @@ def report_of(batch: BatchTold, sources: Iterable[SourceProgress], lost: Iterabl
     ends: ByQueue = {}
     latest: ByQueue = {}
     for source in sources:
-        lag |= source.lag
-        ends |= source.ends
-        latest |= source.latest
+        _join(lag, source.lag, max)
+        _join(ends, source.ends, min)
+        _join(latest, source.latest, max)
     return Report(
         query_id=batch.id,
         run_id=batch.run_id,
@@ -146,6 +146,12 @@ def report_of(batch: BatchTold, sources: Iterable[SourceProgress], lost: Iterabl
         ends=ends,
         latest=latest,
     )
+
+
+def _join(all_queues: ByQueue, more: ByQueue, choose: Callable[[int, int], int]) -> None:
+    """Several sources may read one queue: that which is behind counts."""
+    for queue, at in more.items():
+        all_queues[queue] = choose(at, all_queues.get(queue, at))
 
 
 def _by_topic(counts: Iterable[tuple[MessageQueue, int]]) -> dict[str, int]:

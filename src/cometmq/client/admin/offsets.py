@@ -30,6 +30,8 @@ _TIMESTAMPS = {EARLIEST: 0, LATEST: _END_MS}
 _FOUND_OR_NOT = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
 _RESETS_ONE_QUEUE = 453
 """Brokers from this version on (5.2.0) reset a single queue; older ones would reset all."""
+_IGNORED = "Offset has been previously reset"
+"""What brokers say of a commit that counts for nothing, with the code of success."""
 
 
 class _OffsetTable(msgspec.Struct, rename="camel"):
@@ -69,10 +71,16 @@ class Offsets:
         found = zip(queues, answers, strict=True)
         return {queue: offset for queue, offset in found if offset is not None}
 
-    async def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit as a member of the group would."""
+    async def commit(
+        self, group: str, offsets: Mapping[MessageQueue, int]
+    ) -> frozenset[MessageQueue]:
+        """Commit as a member of the group would. The answer has the queues in which that counts
+        for nothing, since a reset stands: the group's next pull there takes it, `set` moves it."""
         nodes = await self._nodes_of(offsets)
-        await together(*(self._commit_at(nodes[q], q, group, o) for q, o in offsets.items()))
+        taken = await together(
+            *(self._commit_at(nodes[q], q, group, o) for q, o in offsets.items())
+        )
+        return frozenset(queue for queue, counts in zip(offsets, taken, strict=True) if not counts)
 
     async def reset(self, group: str, topic: str, to: Place) -> dict[MessageQueue, int]:
         """Have a group go on at a moment, at the beginning (`"earliest"`) or the end (`"latest"`)
@@ -132,9 +140,11 @@ class Offsets:
 
     async def _commit_at(
         self, node: BrokerNode, queue: MessageQueue, group: str, offset: int
-    ) -> None:
+    ) -> bool:
+        """False if the broker ignores it because a reset stands."""
         fields = {**_place_of(group, queue), "commitOffset": offset}
-        await self._reach.ask(node, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        answer = await self._reach.ask(node, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        return answer.remark != _IGNORED
 
     async def _reset_at(
         self, node: BrokerNode, group: str, topic: str, to: Place

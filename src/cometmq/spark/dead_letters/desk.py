@@ -23,7 +23,7 @@ from cometmq.client.admin import Admin
 from cometmq.client.admin.progress import QueueStats
 from cometmq.client.cluster import Cluster
 from cometmq.client.consumer.locks import KEPT_S, QueueLocks
-from cometmq.client.errors import ClientError, NoPermission, NoRoute
+from cometmq.client.errors import ClientError, NoPermission, NoRoute, TopicNotFound
 from cometmq.client.link import Link
 from cometmq.client.message import encode_text, with_unique_id
 from cometmq.client.producer.packing import Packing
@@ -31,10 +31,11 @@ from cometmq.client.producer.parcels import Content, send_request
 from cometmq.client.producer.results import STATUS_OF_CODE
 from cometmq.client.selectors import by_hash
 from cometmq.protocol.codes import RequestCode
+from cometmq.protocol.errors import MalformedRecord
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import DEAD_LETTER_PREFIX
 
-from ..errors import BadOption, ClusterAway, SparkError
+from ..errors import BadOption, ClusterAway, NotThere, SparkError
 from ..topic.offsets import ByQueue, order
 from ..topic.patience import AWAY, patiently
 from .letters import Copy, Letter
@@ -52,6 +53,9 @@ ASKED_AT_ONCE: Final = 32
 SEND_TIMEOUT_S: Final = 10.0
 PATIENCE_S: Final = 30.0
 """For a broker to be back, once we had its lock."""
+AWAY_FOR_NOW: Final = (*AWAY, TopicNotFound)
+"""No NameServer knows the topics of a broker that is being started anew. What was not there in the
+first place is told by `has_topic`."""
 LOCK_POLL_S: Final = 1.0
 INDEX_KEY: Final = "messageIndexEnable"
 """A broker's setting; on unless it says else."""
@@ -86,7 +90,7 @@ class RedriveDesk:
         self._link.start()
         await patiently(self._ask_for_topics, "asking for topics")
         if self.dead_topic not in self._topics:
-            raise BadOption(
+            raise NotThere(
                 f"there is no topic {self.dead_topic}: no message of this group has become a dead "
                 "letter, or the group has another name"
             )
@@ -117,9 +121,8 @@ class RedriveDesk:
 
     async def without_index(self, topic: str) -> list[str]:
         """The brokers that would store copies and never find them again."""
-        return await patiently(
-            lambda: self._without_index(topic), f"asking the brokers of {topic} for their settings"
-        )
+        what = f"asking the brokers of {topic} for their settings"
+        return await patiently(lambda: self._without_index(topic), what, AWAY_FOR_NOW)
 
     async def _without_index(self, topic: str) -> list[str]:
         route = await self._link.routes.find(topic)
@@ -178,7 +181,8 @@ class RedriveDesk:
 
     async def starts(self) -> ByQueue:
         """Where letters begin that are not known to be redriven."""
-        told = await patiently(self._starts, "asking how far earlier redrives came")
+        what = "asking how far earlier redrives came"
+        told = await patiently(self._starts, what, AWAY_FOR_NOW)
         return dict(sorted(told.items(), key=lambda item: order(item[0])))
 
     async def _starts(self) -> ByQueue:
@@ -201,9 +205,8 @@ class RedriveDesk:
     async def _is_there(self, copy: Copy) -> bool:
         async with self._turns:
             what = f"looking for {copy.letter.place} in {copy.topic}"
-            return bool(
-                await patiently(lambda: self._admin.messages.by_id(copy.topic, copy.id), what)
-            )
+            ask = functools.partial(self._admin.messages.by_id, copy.topic, copy.id)
+            return bool(await patiently(ask, what, AWAY_FOR_NOW))
 
     async def deliver(self, copies: Sequence[Copy]) -> dict[str, str]:
         """Send what is not there, and see to it that it is. The answer has the ids of those that a
@@ -242,6 +245,8 @@ class RedriveDesk:
                 )  # fmt: skip
             except AWAY as error:
                 return error
+            except MalformedRecord as error:
+                return Refused(f"{copy.letter.place}: {error}")
             except ClientError as error:
                 return Refused(str(error))
         return None
@@ -249,7 +254,8 @@ class RedriveDesk:
     async def _body(self, letter: Letter) -> bytes:
         if letter.body is not None:
             return letter.body
-        return (await self._admin.messages.at(letter.queue, letter.offset)).body
+        ask = functools.partial(self._admin.messages.at, letter.queue, letter.offset)
+        return (await patiently(ask, f"reading {letter.place}", AWAY_FOR_NOW)).body
 
     async def _queue_for(self, copy: Copy) -> MessageQueue:
         """That of its sharding key; else one at the letter's own broker where there is one."""
@@ -265,13 +271,12 @@ class RedriveDesk:
     async def _refresh(self, topics: Iterable[str]) -> None:
         for topic in topics:
             ask = functools.partial(self._link.routes.refresh, topic)
-            await patiently(ask, f"asking for the route of {topic}")
+            await patiently(ask, f"asking for the route of {topic}", AWAY_FOR_NOW)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         """All before these offsets is redriven."""
-        await patiently(
-            lambda: self._admin.offsets.commit(self.group, offsets), "committing offsets"
-        )
+        ask = functools.partial(self._admin.offsets.commit, self.group, offsets)
+        await patiently(ask, "committing offsets", AWAY_FOR_NOW)
 
 
 def _start(stats: QueueStats, committed: int) -> int:

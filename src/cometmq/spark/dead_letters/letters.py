@@ -12,6 +12,7 @@ import msgspec
 
 from cometmq.client.message import SHARDING_KEY
 from cometmq.client.received import ReceivedMessage
+from cometmq.protocol.errors import MalformedRecord
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from cometmq.protocol.properties import KEYS
@@ -38,6 +39,8 @@ to be retried. Their letters tell such a topic as their first."""
 _ID_BEGIN: Final = "F0"
 """No address of a machine begins so, and a producer's ids begin with its address."""
 _ID_HASH_BYTES: Final = 15
+_NOT_UNPACKED: Final = "a compressed body cannot be unpacked"
+"""Where a reader has no body and does not say why."""
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -50,9 +53,11 @@ class Letter(msgspec.Struct, frozen=True):
     attempts: int
     """How often it failed."""
     body: bytes | None
-    """None: too large to come along, it is still where the letter is."""
+    """None: too large to come along, it is still where the letter is; or unreadable."""
     body_bytes: int
     properties: dict[str, str]
+    unreadable: str = ""
+    """Why its body cannot be read; empty when it can."""
 
     @property
     def place(self) -> str:
@@ -104,14 +109,19 @@ def candidate_of(row: Any) -> Candidate:
     letter = Letter(
         queue, row.queueOffset, row.msgId, row.stored_ms, row.tags or "", row.keys or "",
         row.reconsumeTimes, None if row.body is None else bytes(row.body), row.body_bytes or 0,
-        dict(row.properties),
+        dict(row.properties), "" if row.body_bytes is not None else _NOT_UNPACKED,
     ) if row.chosen else None  # fmt: skip
     return Candidate(queue, row.queueOffset, letter)
 
 
 def letter_of(message: ReceivedMessage) -> Letter:
+    body, unreadable = None, ""
+    try:
+        body = message.body
+    except MalformedRecord as error:
+        unreadable = str(error)
     return Letter(
         message.queue, message.queue_offset, message.message_id, message.store_timestamp,
-        message.tags, message.properties.get(KEYS, ""), message.reconsume_times, message.body,
-        len(message.body), message.properties,
+        message.tags, message.properties.get(KEYS, ""), message.reconsume_times, body,
+        len(body or b""), message.properties, unreadable,
     )  # fmt: skip

@@ -6,6 +6,7 @@ same choice or with another one. See `desk` for why no letter comes twice.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -17,7 +18,7 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
 from cometmq.transport.background import BackgroundLoop
 
-from ..errors import BadOption
+from ..errors import BadOption, NotThere
 from ..pace import Pace
 from ..topic.offsets import ByQueue
 from .desk import INDEX_KEY, RedriveDesk
@@ -28,6 +29,9 @@ WAIT_S: Final = 75.0
 WINDOW: Final = 64
 """Letters that are looked for, sent and noted together."""
 SAMPLES_MAX: Final = 10
+REASONS_MAX: Final = 100
+OTHER_REASONS: Final = "other reasons"
+"""Behind so many: some name the place of their letter."""
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -72,6 +76,8 @@ class Redriven(msgspec.Struct):
 
     def refuse(self, reason: str) -> None:
         self.refused += 1
+        if reason not in self.reasons and len(self.reasons) >= REASONS_MAX:
+            reason = OTHER_REASONS
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
 
@@ -112,7 +118,7 @@ def redrive_letters(
     try:
         background.call(desk.open())
         if to and not desk.has_topic(to):
-            raise BadOption(f"there is no topic {to}: create it first")
+            raise NotThere(f"there is no topic {to}: create it first")
         if not dry_run:
             background.call(desk.lock(wait_s, on_wait))
         letters = read(background.call(desk.starts()))
@@ -134,8 +140,8 @@ def _check(group: str, to: str, limit: int | None, rate: float | None) -> None:
         raise BadOption(f"{to} is no topic that messages are sent to")
     if limit is not None and limit < 1:
         raise BadOption("limit: 1 or more is possible")
-    if rate is not None and rate <= 0:
-        raise BadOption("rate: more than 0 letters a second is possible")
+    if rate is not None and not 0 < rate < math.inf:
+        raise BadOption("rate: more than 0 letters a second are possible, and not endlessly many")
 
 
 class _Run:
@@ -189,6 +195,9 @@ class _Run:
                 self._left.setdefault(queue, offset)
 
     def _copy_of(self, letter: Letter) -> Copy | None:
+        if letter.unreadable:
+            self._refuse(letter, f"{letter.place}: {letter.unreadable}")
+            return None
         topic = self._to or letter.origin
         if topic not in self._objections:
             self._objections[topic] = self._objection(topic)

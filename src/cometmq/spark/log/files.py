@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from ..errors import BadOption, NotReady
+from ..errors import BadOption, NotReady, NotThere
 
 _SEGMENT_NAME: Final = re.compile(r"\d{20}")
 _SIGNS: Final = frozenset(("commitlog", "checkpoint", "lock"))
@@ -81,7 +81,7 @@ def log_segments(files: Files) -> list[SegmentFile]:
     """The CommitLog's files; `path` may also be the log's own directory."""
     segments = segments_in(files, "commitlog") or segments_in(files, "")
     if not segments and _SIGNS.isdisjoint(files.listed("")):
-        raise BadOption(f"path: {files.shown('')} is no store: it has no directory `commitlog`")
+        raise NotThere(f"path: {files.shown('')} is no store: it has no directory `commitlog`")
     return segments
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import BadOption
 from ..option_values import canonical
 from ..schema import COLUMNS, ON_REQUEST
-from ..session import is_connect, session
+from ..session import is_connect
 from ..topic.options import KNOWN, STARTING, read_options
 from ..topic.overview import Overview
 from .archive_group import ArchiveGroup
@@ -20,9 +20,12 @@ from .lake.lake import Lake
 from .lake.lock import sole_writer
 from .lake.place import Place
 from .lake.records import Records
+from .sessions import when_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from .sessions import Given
 
 GROUP: Final = "cometmq-archive"
 """What brokers with `archive.requiredBeforeDelete` look at, unless they are told otherwise."""
@@ -56,7 +59,7 @@ def archive(
     checkpoint: str = "",
     columns: Sequence[str] = ALL_COLUMNS,
     options: Mapping[str, str] | None = None,
-    spark: "SparkSession | None" = None,
+    spark: "Given" = None,
     on_batch: Callable[[BatchDone], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Archived:
@@ -81,7 +84,7 @@ def archive(
         if not Records(place).has_checkpoint(checkpoint):
             overview.queues()  # What is not there is best told now, and plainly.
         with sole_writer(place, checkpoint):
-            running = _driver(spark if spark is not None else session("cometmq-archive"))
+            running = _driver(when_needed(spark, "cometmq-archive")())
             target = Lake(lake, format, columns)
             # Behind the session, which says it with advice if Spark is missing.
             from .archive_batches import Batches

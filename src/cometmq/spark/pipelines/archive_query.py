@@ -43,15 +43,17 @@ class ArchiveQuery:
     def run(self, make_batches: Callable[[], Batches], stop: threading.Event) -> None:
         """Until all is done, or the batch under way when `stop` was set."""
         starts = 0
-        while True:
+        while not stop.is_set():
             batches = make_batches()
             try:
-                return self._run_once(batches, stop)
+                self._run_once(batches, stop)
             except Exception as error:
                 starts = 1 if batches.done else starts + 1
                 if starts == STARTS_MAX or not _is_too_late(error):
                     raise _failure(error, batches) from error
                 log.warning("the machine is too busy for Spark; the archive begins again")
+            else:
+                return
 
     def _run_once(self, batches: Batches, stop: threading.Event) -> None:
         query = self._started(batches)

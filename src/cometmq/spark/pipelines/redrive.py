@@ -13,12 +13,14 @@ from ..connection import CONNECTION, cluster_of
 from ..dead_letters.letters import COLUMNS, Candidate, candidate_of
 from ..dead_letters.redriving import WAIT_S, Redriven, redrive_letters
 from ..errors import BadOption
-from ..session import session
 from ..topic.offsets import ByQueue, to_json
 from .failures import plain
+from .sessions import when_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from .sessions import Given
 
 LETTERS_AT_ONCE: Final = 1000
 """Of a queue, as a job of its own: Spark has all of a partition in the driver's memory."""
@@ -61,7 +63,7 @@ def redrive(
     dry_run: bool = False,
     wait_s: float = WAIT_S,
     options: Mapping[str, str] | None = None,
-    spark: "SparkSession | None" = None,
+    spark: "Given" = None,
     on_progress: Callable[[Redriven], object] = lambda _: None,
     on_wait: Callable[[], object] = lambda: None,
 ) -> Redriven:
@@ -71,10 +73,10 @@ def redrive(
     if wrong:
         raise BadOption(f"{wrong[0]}: a redrive takes {', '.join(CONNECTION[1:])}")
     where = {**(options or {}), "namesrvAddr": namesrv}
+    sessions = when_needed(spark, "cometmq-redrive")
 
     def read(starts: ByQueue) -> Iterator[Candidate]:
-        running = spark if spark is not None else session("cometmq-redrive")
-        return _candidates(running, where, starts, choice)
+        return _candidates(sessions(), where, starts, choice)
 
     try:
         return redrive_letters(

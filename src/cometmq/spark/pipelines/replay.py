@@ -6,7 +6,8 @@ runs it again sends everything again. Order inside of each source queue is kept;
 where it came from as property REPLAYED_FROM.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from cometmq.client.blocking import Admin
@@ -14,20 +15,26 @@ from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.names import check_topic
 
 from ..connection import CONNECTION, cluster_of
-from ..errors import BadOption
-from ..session import session
+from ..errors import BadOption, NotThere
+from ..log.files import files_at, log_segments
 from .failures import plain
+from .lake.place import Place
 from .replay_checkpoint import Checkpoint, CheckpointDirectory, checkpoint_directory
 from .replay_plan import mark
 from .replay_run import Replayed, Run
 from .replay_sources import Choice, LakeSource, Source, StoreSource, TopicSource
+from .sessions import when_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .sessions import Given
+
 READING: Final = ("tolerateDamage", "failOnDataLoss")
 """Options of the log reader that a replay of a store hands over."""
 SPECULATION: Final = "spark.speculation"
+_PATTERN: Final = frozenset("*?[{")
+"""Signs by which Spark takes a path for many."""
 
 
 def replay(
@@ -43,7 +50,7 @@ def replay(
     checkpoint: str = "",
     dry_run: bool = False,
     options: Mapping[str, str] | None = None,
-    spark: "SparkSession | None" = None,
+    spark: "Given" = None,
     on_progress: Callable[[Replayed], object] = lambda _: None,
 ) -> Replayed:
     """Send messages again that a `lake` (or any directory of Parquet with such columns), a broker's
@@ -61,13 +68,16 @@ def replay(
     how = {name: value for name, value in given.items() if name not in READING}
     target = {**how, "namesrvAddr": namesrv}
     try:
-        running = spark if spark is not None else session("cometmq-replay")
-        _check_session(running)
         asked = mark((namesrv, lake, store, source_namesrv, to, choice.asked(), keep_queues))
         with Admin(cluster_of(target)) as admin, checkpoint_directory(checkpoint) as kept:
             at = _kept_plan(kept, asked)
             if at is not None:
                 choice = choice.of_times(at.plan.since_ms, at.plan.until_ms)
+            if at is None:
+                own = () if lake or store or source_namesrv else choice.topics
+                _check_there(lake, store, (*own, to), admin)
+            running = when_needed(spark, "cometmq-replay")()
+            _check_session(running)
             there = {**how, "namesrvAddr": source_namesrv or namesrv}
             source = _source(running, lake, store, there, choice, reading)
             run = Run(running, source, target, admin, kept, on_progress)
@@ -104,6 +114,17 @@ def _kept_plan(kept: CheckpointDirectory | None, asked: str) -> Checkpoint | Non
     return at
 
 
+def _check_there(lake: str, store: str, topics: Iterable[str], admin: Admin) -> None:
+    """What can be told before Spark starts. `topics` are those of the target's cluster, if any."""
+    if store:
+        log_segments(files_at(store))
+    if lake and _PATTERN.isdisjoint(lake) and (place := Place(lake)).is_local and not place.has(""):
+        raise NotThere(f"there is no {lake}")
+    known = admin.topics.names(internal=True)
+    if missing := [topic for topic in topics if topic and topic not in known]:
+        raise NotThere(f"there is no topic {missing[0]}: create it first")
+
+
 def _check_session(spark: "SparkSession") -> None:
     if (spark.conf.get(SPECULATION, "false") or "").lower() == "true":
         raise BadOption(
@@ -130,8 +151,8 @@ def _check(
             check_topic(to)
     except IllegalMessage as error:
         raise BadOption(str(error)) from None
-    if rate is not None and rate <= 0:
-        raise BadOption("rate: more than 0 messages a second is possible")
+    if rate is not None and not 0 < rate < math.inf:
+        raise BadOption("rate: more than 0 messages a second are possible, and not endlessly many")
     possible = (*CONNECTION[1:], *(READING if store else ()))
     wrong = [name for name in options if name not in possible]
     if wrong:

@@ -9,13 +9,17 @@ import asyncio
 
 from cometmq.client.admin import Admin
 from cometmq.client.cluster import Cluster
+from cometmq.client.errors import TopicNotFound
 from cometmq.protocol.message_queue import MessageQueue
 
 from ..errors import SparkError
 from ..sink.ids import BATCH_DIGITS
 from ..topic.offsets import ByQueue, queue_text
-from ..topic.patience import patiently
+from ..topic.patience import AWAY, patiently
 
+AWAY_FOR_NOW = (*AWAY, TopicNotFound)
+"""No NameServer knows the topics of a broker that is being started anew. What was not there in the
+first place was told when the replay began."""
 PARTITION_DIGITS = 5
 """Of an id behind those of its batch: the number of the source queue; the row's number is last."""
 
@@ -56,9 +60,8 @@ class Present:
 
     async def _look(self, queue: MessageQueue) -> dict[int, int]:
         async with Admin(self._cluster) as admin:
-            return await patiently(
-                lambda: self._counted(admin, queue), f"looking at {queue.topic} {queue_text(queue)}"
-            )
+            what = f"looking at {queue.topic} {queue_text(queue)}"
+            return await patiently(lambda: self._counted(admin, queue), what, AWAY_FOR_NOW)
 
     async def _counted(self, admin: Admin, queue: MessageQueue) -> dict[int, int]:
         """They come in order, so the last one of each tells."""

@@ -1,6 +1,7 @@
 """How far a replay is, in a directory that one run at a time may use."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ from .replay_plan import Plan
 
 _FILE: Final = "replay.json"
 _LOCK: Final = "lock"
+_FILE_URL: Final = re.compile(r"file:/(?://)?(?!/)")
+_URL: Final = re.compile(r"file:|[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -46,10 +49,21 @@ class CheckpointDirectory:
 
 @contextlib.contextmanager
 def checkpoint_directory(path: str) -> Iterator[CheckpointDirectory | None]:
-    """None without a path. BadOption when another run has it."""
+    """None without a path. BadOption when another run has it, or when it lies elsewhere."""
     if not path:
         yield None
         return
+    directory = _local(path)
     refusal = f"checkpoint: another replay is at work with {path}"
-    with locked(Path(path) / _LOCK, refusal):
-        yield CheckpointDirectory(Path(path))
+    with locked(directory / _LOCK, refusal):
+        yield CheckpointDirectory(directory)
+
+
+def _local(path: str) -> Path:
+    local = _FILE_URL.sub("/", path, count=1)
+    if _URL.match(local):
+        raise BadOption(
+            f"checkpoint: {path} is no directory of the machine that the replay is started on: "
+            "say a path, or file:/ with one behind it"
+        )
+    return Path(local)

@@ -5,6 +5,7 @@ under way when its run was killed is looked for in the target, from that note on
 of it is sent. So it is, too, when Spark has lost a task and begun it again.
 """
 
+import asyncio
 import logging
 import time
 import uuid
@@ -13,15 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from cometmq.client.admin import Admin as AsyncAdmin
+from cometmq.client.admin.progress import TopicStats
 from cometmq.client.blocking import Admin
 from cometmq.client.errors import TopicNotFound
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.topic_config import PERM_WRITE
 
-from ..errors import BadOption, SparkError
+from ..connection import cluster_of
+from ..errors import BadOption, NotThere, SparkError
 from ..session import is_connect
 from ..topic.offsets import Offsets, to_json
-from .replay_attempts import PARTITION_DIGITS, BegunBefore
+from ..topic.patience import patiently
+from .replay_attempts import AWAY_FOR_NOW, PARTITION_DIGITS, BegunBefore
 from .replay_checkpoint import Checkpoint, CheckpointDirectory
 from .replay_plan import Plan, steps_for, with_targets
 from .replay_sending import SENT, Step, ids_of, ready, rows_sent, sink_options
@@ -102,7 +107,7 @@ class Run:
         there = {queue.topic for queue in found.queues}
         for topic in choice.topics:
             if topic not in there and not self._source.has(topic):
-                raise BadOption(f"{self._source.shown} has no topic {topic}")
+                raise NotThere(f"{self._source.shown} has no topic {topic}")
         topics = {to} if to else there
         targets = {topic: self._queues_of(topic) for topic in sorted(topics)}
         queues = with_targets(found.queues, targets, to, keep_queues=keep_queues)
@@ -117,7 +122,7 @@ class Run:
         try:
             route = self._admin.topics.route(topic)
         except TopicNotFound:
-            raise BadOption(f"there is no topic {topic}: create it first") from None
+            raise NotThere(f"there is no topic {topic}: create it first") from None
         queues = [
             MessageQueue(topic, data.broker_name, number)
             for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
@@ -159,6 +164,9 @@ class Run:
         told = self._told(at, dry_run=False)
         if not at.plan.queues:
             return told
+        if at.step < at.plan.steps:
+            for topic in at.plan.topics:  # From here on one that is not there is waited for.
+                self._queues_of(topic)
         while at.step < at.plan.steps:
             at = self._step(at, rate, told)
             self._save(at)
@@ -217,10 +225,15 @@ class Run:
     def _ends(self, plan: Plan) -> Offsets:
         ends: dict[MessageQueue, int] = {}
         for topic in plan.topics:
-            stats = self._admin.topics.stats(topic).queues
+            stats = asyncio.run(self._stats(topic)).queues
             ends |= {queue: told.max_offset for queue, told in stats.items()}
         targets = {queue.target for queue in plan.queues}
         return to_json({queue: ends.get(queue, 0) for queue in targets})
+
+    async def _stats(self, topic: str) -> TopicStats:
+        async with AsyncAdmin(cluster_of(self._target)) as admin:
+            what = f"asking where {topic} ends"
+            return await patiently(lambda: admin.topics.stats(topic), what, AWAY_FOR_NOW)
 
     def _settled(self, at: Checkpoint, rate: float | None) -> dict[int, int]:
         """How many messages of each source queue are there, once their number stays the same."""

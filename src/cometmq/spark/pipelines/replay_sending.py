@@ -24,6 +24,7 @@ from ..sink.options import read_sink_options
 from ..sink.task import Task
 from ..topic.offsets import Offsets, from_json
 from .replay_attempts import BegunBefore, Present, check_attempt
+from .replay_places import Places
 from .replay_plan import Plan
 from .replay_sources import SOURCE
 
@@ -34,9 +35,11 @@ FROM: Final = "REPLAYED_FROM"
 """A property of what was sent again: topic, broker, queue and offset of the message it is."""
 SENT: Final = f"{SOURCE} int, rows bigint, failure string, said string"
 """What a task tells: how many of a source queue it has sent, and at last what has failed."""
+OFFSET: Final = "queueOffset"
 PORTIONS_A_SECOND: Final = 10
 """So finely is a rate kept."""
 _COLUMNS: Final = ("body", "tags", "keys", "shardingKey", "properties")
+_PROPERTIES: Final = _COLUMNS.index("properties")
 _FAILURES: Final = {kind.__name__: kind for kind in (BadOption, ClusterAway, NotSent, BegunBefore)}
 
 
@@ -82,14 +85,18 @@ class Step(msgspec.Struct, frozen=True):
         queue = self.plan.queues[source].target
         options = read_sink_options({**self.sink, "topic": queue.topic})
         origin = Origin(self.plan.id, self.number, source)
-        skip = self.skip.get(source, 0)
+        skip, places = self.skip.get(source, 0), Places(self.plan.queues[source])
+        rows = _without(places.noted(batches), skip)
         with Task(options, origin, _COLUMNS, {queue.topic: [queue]}) as task:
             task.rows = skip
-            if self.rate is None:
-                task.send(_without(batches, skip))
-            else:  # Each portion by itself: else it would wait for more to travel with.
-                for portion in _paced(_without(batches, skip), pace):
-                    task.send([portion])
+            try:
+                if self.rate is None:
+                    task.send(map(_apart, rows))
+                else:  # Each portion by itself: else it would wait for more to travel with.
+                    for portion in _paced(rows, pace):
+                        task.send([_apart(portion)])
+            except NotSent as error:
+                raise places.named(error) from error
             return task.rows - skip
 
 
@@ -123,11 +130,12 @@ def ready(frame: "DataFrame", partitions: int) -> "DataFrame":
     """Rows as they are sent, in order: sorted inside of each partition, a queue in one of them."""
     from pyspark.sql import functions as f
 
-    frame = frame.repartition(partitions, SOURCE).sortWithinPartitions(SOURCE, "queueOffset")
+    frame = frame.repartitionById(partitions, SOURCE).sortWithinPartitions(SOURCE, OFFSET)
     missing = f.lit(None).cast("string")
     stored = f.col("properties") if "properties" in frame.columns else None
     return frame.select(
         SOURCE,
+        f.col(OFFSET).cast("bigint"),
         "body",
         *(
             f.col(name) if name in frame.columns else missing.alias(name)
@@ -143,7 +151,7 @@ def _properties(frame: "DataFrame", stored: "Column | None") -> "Column":
 
     broker = f.col("brokerName") if "brokerName" in frame.columns else f.lit(None)
     place = f.concat_ws(":", f.coalesce(broker, f.lit("?")), "queueId")
-    origin = f.create_map(f.lit(FROM), f.concat_ws(" ", "topic", place, "queueOffset"))
+    origin = f.create_map(f.lit(FROM), f.concat_ws(" ", "topic", place, OFFSET))
     if stored is None:
         return origin
     others = [*sorted(ADDED), *FIELDS, FROM]
@@ -160,7 +168,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
     """Parts of batches with rows of one source queue, without that column."""
     for batch in batches:
         sources = np.asarray(batch.column(0))
-        rest = pa.RecordBatch.from_arrays(batch.columns[1:], names=list(_COLUMNS))
+        rest = pa.RecordBatch.from_arrays(batch.columns[1:], names=[OFFSET, *_COLUMNS])
         edges = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(sources)]
         for start, end in itertools.pairwise(edges):
             if start < end:
@@ -173,6 +181,18 @@ def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.Record
         skip -= left_out
         if left_out < batch.num_rows:
             yield batch.slice(left_out)
+
+
+def _apart(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """With the properties of these rows only. The sink would look at all of the batch that they
+    are a part of, and refuse them for what is wrong with others."""
+    maps = rows.column(_PROPERTIES)
+    starts = np.asarray(maps.offsets)
+    first, entries = int(starts[0]), int(starts[-1] - starts[0])
+    own = pa.MapArray.from_arrays(
+        pa.array(starts - first), maps.keys.slice(first, entries), maps.items.slice(first, entries)
+    )
+    return rows.set_column(_PROPERTIES, _COLUMNS[_PROPERTIES], own)
 
 
 def _paced(batches: Iterable[pa.RecordBatch], pace: Pace) -> Iterator[pa.RecordBatch]:

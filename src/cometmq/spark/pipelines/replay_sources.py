@@ -114,8 +114,8 @@ class LakeSource:
         missing = [name for name in NEEDED if name not in frame.columns]
         if missing:
             raise BadOption(f"{path} has no column {missing[0]}: it is no lake of messages")
-        if choice.topics:
-            frame = frame.where(frame.topic.isin(*choice.topics))
+        named = frame.topic.isin(*choice.topics)
+        frame = frame.where(named) if choice.topics else _of_users(frame)
         if is_ours:  # Days lie in directories: others need not be opened.
             frame = frame.where(choice.dates())
         self._chosen = frame.where(choice.condition())
@@ -204,8 +204,7 @@ class StoreSource:
         if self._choice.topics:
             options["topics"] = ",".join(self._choice.topics)
         frame = self._spark.read.format("rocketmq-log").options(**options).load(self._path)
-        for prefix in () if self._choice.topics else INTERNAL_PREFIXES:
-            frame = frame.where(~frame.topic.startswith(prefix))
+        frame = frame if self._choice.topics else _of_users(frame)
         return frame.where(self._choice.condition())
 
 
@@ -246,6 +245,13 @@ def survey(frame: "DataFrame") -> Survey:
         max((row.last_physical + 1 for row in rows), default=0),
         sum(row.without_body for row in rows),
     )
+
+
+def _of_users(frame: "DataFrame") -> "DataFrame":
+    """Without the system's topics."""
+    for prefix in INTERNAL_PREFIXES:
+        frame = frame.where(~frame.topic.startswith(prefix))
+    return frame
 
 
 def _date(moment_ms: int) -> str:

@@ -15,14 +15,16 @@ from cometmq.protocol.names import RETRY_PREFIX
 
 from ..connection import CONNECTION
 from ..errors import BadOption
-from ..session import session
 from . import report_frames, report_traces
 from .failures import plain
 from .report_figures import ConsumeTrace, GroupFigures, Report, SendTrace, Timeline, TopicFigures
 from .report_sources import ClusterSource, Source, StoreSource
+from .sessions import when_needed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+
+    from .sessions import Given
 
 Tell = Callable[[str], object]
 """Called with what is being done now."""
@@ -37,7 +39,7 @@ def report(
     since_ms: int | None = None,
     until_ms: int | None = None,
     options: Mapping[str, str] | None = None,
-    spark: "SparkSession | None" = None,
+    spark: "Given" = None,
     tell: Tell = lambda _: None,
 ) -> Report:
     """The figures of a cluster, or of one broker's `store` directory without any cluster.
@@ -56,12 +58,12 @@ def report(
     if wrong:
         raise BadOption(f"{wrong[0]}: a report takes {', '.join(CONNECTION[1:])}")
     try:
-        running = spark if spark is not None else session("cometmq-report")
+        sessions = when_needed(spark, "cometmq-report")
         if store:
-            source: Source = StoreSource(running, store, since_ms, until_ms)
+            source: Source = StoreSource(sessions, store, since_ms, until_ms)
         else:
             where = {**(options or {}), "namesrvAddr": namesrv}
-            source = ClusterSource(running, where, since_ms, until_ms)
+            source = ClusterSource(sessions, where, since_ms, until_ms)
         with source:
             return _told(source, topics, groups, (since_ms, until_ms), tell)
     except Exception as error:

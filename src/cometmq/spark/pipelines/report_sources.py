@@ -8,13 +8,15 @@ from cometmq.client.blocking import Admin
 from cometmq.protocol.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 from ..connection import cluster_of
-from ..errors import BadOption
-from ..log.files import files_at
+from ..errors import NotThere
+from ..log.files import files_at, log_segments
 from .report_figures import GroupFigures
 from .report_groups import Ends, QueueEnd, groups_in_files, groups_online
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
+
+    from .sessions import Sessions
 
 INTERNAL_PREFIXES: Final = (
     RETRY_PREFIX, DEAD_LETTER_PREFIX, "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_XXXX", "%",
@@ -38,7 +40,7 @@ class Source(Protocol):
     ) -> None: ...
 
     def topics(self, chosen: Sequence[str]) -> list[str]:
-        """The chosen ones, or all but the system's own. BadOption when one is not there."""
+        """The chosen ones, or all but the system's own. NotThere when one is missing."""
         ...
 
     def has(self, topic: str) -> bool: ...
@@ -51,14 +53,14 @@ class Source(Protocol):
 class ClusterSource:
     def __init__(
         self,
-        spark: "SparkSession",
+        sessions: "Sessions",
         options: Mapping[str, str],
         since_ms: int | None,
         until_ms: int | None,
     ) -> None:
         """`options` are the source's own that say where the cluster is."""
         self.shown = options["namesrvAddr"]
-        self._spark = spark
+        self._sessions = sessions
         self._options = {**options, **_TOLERANT, **_times(since_ms, until_ms)}
         if since_ms is not None:
             self._options["startingOffsetsByTimestampStrategy"] = "latest"
@@ -79,13 +81,14 @@ class ClusterSource:
         self._admin.stop()
 
     def topics(self, chosen: Sequence[str]) -> list[str]:
-        return _checked(chosen, self._known) or _users(self._admin.topics.names())
+        users = _users(self._admin.topics.names())
+        return _checked(chosen, self._known, users) or users
 
     def has(self, topic: str) -> bool:
         return topic in self._known
 
     def messages(self, topics: Sequence[str], columns: Sequence[str]) -> "DataFrame":
-        reader = self._spark.read.format("rocketmq").options(**self._options)
+        reader = self._sessions().read.format("rocketmq").options(**self._options)
         return (
             reader.option("subscribe", ",".join(topics)).option("columns", _listed(columns)).load()
         )
@@ -96,16 +99,17 @@ class ClusterSource:
 
 class StoreSource:
     def __init__(
-        self, spark: "SparkSession", path: str, since_ms: int | None, until_ms: int | None
+        self, sessions: "Sessions", path: str, since_ms: int | None, until_ms: int | None
     ) -> None:
         self.shown = path
-        self._spark = spark
+        self._sessions = sessions
         self._path = path
         self._times = _times(since_ms, until_ms)
         self._ends: Ends = {}
 
     def __enter__(self) -> Self:
         """Where queues end is told by all of the log, whatever time is asked for."""
+        log_segments(files_at(self._path))  # No store is best told before Spark starts.
         from pyspark.sql import functions as f
 
         columns = _listed(("topic", "queueId", "queueOffset"))
@@ -129,7 +133,7 @@ class StoreSource:
 
     def topics(self, chosen: Sequence[str]) -> list[str]:
         known = sorted({topic for topic, _ in self._ends})
-        return _checked(chosen, known) or _users(known)
+        return _checked(chosen, known, _users(known)) or _users(known)
 
     def has(self, topic: str) -> bool:
         return any(topic == known for known, _ in self._ends)
@@ -138,7 +142,7 @@ class StoreSource:
         return self._read(topics=",".join(topics), columns=_listed(columns), **self._times)
 
     def _read(self, **options: str) -> "DataFrame":
-        reader = self._spark.read.format("rocketmq-log").options(**_TOLERANT, **options)
+        reader = self._sessions().read.format("rocketmq-log").options(**_TOLERANT, **options)
         return reader.option("tolerateDamage", "true").load(self._path)
 
     def groups(self, topics: Sequence[str], chosen: Sequence[str]) -> list[GroupFigures]:
@@ -158,8 +162,8 @@ def _users(topics: Sequence[str]) -> list[str]:
     return [topic for topic in topics if not topic.startswith(INTERNAL_PREFIXES)]
 
 
-def _checked(chosen: Sequence[str], known: Sequence[str]) -> list[str]:
+def _checked(chosen: Sequence[str], known: Sequence[str], users: Sequence[str]) -> list[str]:
     missing = [topic for topic in chosen if topic not in known]
     if missing:
-        raise BadOption(f"there is no topic {missing[0]}; there are {', '.join(known) or 'none'}")
+        raise NotThere(f"there is no topic {missing[0]}; there are {', '.join(users) or 'none'}")
     return list(chosen)

@@ -5,8 +5,9 @@ its first half message is committed, that it is done behind the last. More than 
 know, and more than half are asked, so that one may be away or new. A batch that Spark runs again,
 because its driver died before it noted the end, is not shown to consumers a second time:
 
-    7 is done    the new half messages of batch 7 are rolled back
-    7 has begun  those whose ids are in the topic already are rolled back, the others committed
+    7 has begun  half messages of batch 7 whose rows are in the topic already are rolled back, the
+                 others committed; also when it is done, since a clone may have other rows
+    8 has begun  all are rolled back, and the query fails: its checkpoint is older than the mark
     else         all are committed
 """
 
@@ -21,6 +22,7 @@ import msgspec
 from cometmq.client.admin import Admin
 from cometmq.client.link import Link
 
+from ..errors import NotSent
 from ..topic.patience import patiently
 from .decisions import Decisions
 from .halves import Half
@@ -82,12 +84,20 @@ class Commits:
     async def commit_batch(self, written: Batch, batch: int) -> None:
         query, halves = written.query, written.halves
         mark = await self._read(query)
-        if mark.batch > batch or (mark.batch == batch and mark.done):
-            log.warning("batch %d of query %s was committed before: not shown again", batch, query)
+        if mark.batch > batch:
             await self._decisions.roll_back(halves)
-            return
+            raise NotSent(
+                f"the NameServers know of batch {mark.batch} of query {query}, and this is batch "
+                f"{batch}: its checkpoint is an older copy, or a clone; start with a new checkpoint"
+            )
         since = {**written.half_ends, **mark.half_ends}
-        shown = await self._shown.among(halves) if mark.batch == batch else set()
+        shown = set[Half]()
+        if mark.batch == batch:
+            log.warning(
+                "batch %d of query %s was begun before: what is shown already is not shown again",
+                batch, query,
+            )  # fmt: skip
+            shown = await self._shown.among_the_newest(halves)
         await self._write(query, Mark(batch, done=False, half_ends=since))
         await self._decisions.commit([half for half in halves if half not in shown])
         await self._decisions.roll_back([half for half in halves if half in shown])

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from cometmq.client.cluster import Cluster
+from cometmq.client.consumer.subscriptions import check_group
+from cometmq.client.errors import IllegalArgument
 from cometmq.client.message import BODY_BYTES_MAX
 from cometmq.protocol.errors import IllegalMessage
 from cometmq.protocol.names import check_topic
@@ -21,7 +23,7 @@ KNOWN = (
     *CONNECTION, "topic", "deliveryGuarantee", "acknowledge", "producerGroup", "sendTimeout",
     "maxBatchBytes",
 )  # fmt: skip
-SPARKS_OWN = ("checkpointLocation", "path")
+SPARKS_OWN = ("checkpointLocation", "path", "queryName")
 """What Spark itself puts among the options of a write."""
 PRODUCER_GROUP = "SPARK_SINK"
 BATCH_BYTES = 1 << 20
@@ -54,7 +56,7 @@ class SinkOptions:
     acknowledge: Acknowledge
     producer_group: str
     send_timeout_s: float
-    """How long a message is tried again while its broker is away."""
+    """How long a message is tried again while its broker is away, and a topic is looked for."""
     batch_bytes: int
     """Of a request with several messages, at most."""
 
@@ -77,7 +79,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         topic=_topic(options),
         guarantee=_one_of(Guarantee, options, "deliveryGuarantee", Guarantee.AT_LEAST_ONCE),
         acknowledge=_one_of(Acknowledge, options, "acknowledge", Acknowledge.SAFE),
-        producer_group=options.get("producerGroup", "").strip() or PRODUCER_GROUP,
+        producer_group=_producer_group(options),
         send_timeout_s=duration_s(options, "sendTimeout", 60.0),
         batch_bytes=_batch_bytes(options),
     )
@@ -90,6 +92,13 @@ def _topic(options: Mapping[str, str]) -> str:
         return check_topic(options["topic"].strip())
     except IllegalMessage as error:
         raise BadOption(str(error)) from None
+
+
+def _producer_group(options: Mapping[str, str]) -> str:
+    try:
+        return check_group(options.get("producerGroup", "").strip() or PRODUCER_GROUP)
+    except IllegalArgument as error:
+        raise BadOption(f"producerGroup: {error}") from None
 
 
 def _batch_bytes(options: Mapping[str, str]) -> int:

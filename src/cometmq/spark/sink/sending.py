@@ -31,7 +31,7 @@ from cometmq.protocol.command import Command
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.routes import MASTER_ID
 
-from ..errors import BadOption, NotSent, TooManyHalves
+from ..errors import BadOption, ClusterAway, NotSent, TooManyHalves
 from ..topic.offsets import queue_text
 from ..topic.patience import AWAY, patiently
 from .options import Acknowledge, SinkOptions
@@ -81,24 +81,28 @@ class Sending:
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
         """Where messages to a topic go, in the order that all producers see. BadOption if it is
-        not there, or not to be written to."""
-        what = f"looking for topic {topic}"
+        not there, or not to be written to. One that NameServers do not know is waited for: they
+        forget it while all its brokers are away."""
+        what, patience_s = f"looking for topic {topic}", self._options.send_timeout_s
         try:
-            found = await patiently(
-                lambda: self._find(topic), what, AWAY, self._options.send_timeout_s
+            return await patiently(
+                lambda: self._find(topic), what, (*AWAY, TopicNotFound), patience_s
             )
-        except TopicNotFound:
+        except ClusterAway as error:
+            if not isinstance(error.__cause__, TopicNotFound):
+                raise
+            remedy = "or let brokers make topics (autoCreateTopicEnable)"
+            if self._options.has_fixed_ids:
+                remedy = f"deliveryGuarantee={self._options.guarantee.value} needs it"
             raise BadOption(
-                f"there is no topic {topic}: create it first, or let brokers make topics "
-                "(autoCreateTopicEnable)"
+                f"there is no topic {topic}, also not after {patience_s:g} s: create it first, "
+                f"{remedy}"
             ) from None
-        if self._options.has_fixed_ids and self._link.routes.known(topic) is None:
-            guarantee = self._options.guarantee.value
-            raise BadOption(f"deliveryGuarantee={guarantee}: create topic {topic} first")
-        return found
 
     async def _find(self, topic: str) -> Sequence[MessageQueue]:
         try:
+            if self._options.has_fixed_ids:  # Not content with what a broker would make.
+                await self._link.routes.refresh(topic)
             return (await self._destinations.find(topic)).queues
         except NoRoute:
             route = self._link.routes.known(topic)

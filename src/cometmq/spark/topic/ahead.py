@@ -30,7 +30,12 @@ class Piece(NamedTuple, Generic[T]):
 
 
 class Ahead(Generic[T]):
-    """`current` is to be read next, up to `limit`; `took` says how far it went."""
+    """`current` is to be read next, up to `limit`; `took` says how far it went.
+
+    Pieces follow one another without a gap, the last one up to what was asked for. Only the first
+    may begin behind `position`, between `took` and `current`, which is all that asks: where that
+    fails, it is asked again, and nothing is passed over.
+    """
 
     def __init__(self, start: int, stop: int, ask: Callable[[int, int], asyncio.Future[T]]) -> None:
         """`ask` is given an offset and how many messages are wanted from there on."""
@@ -54,10 +59,13 @@ class Ahead(Generic[T]):
         return self._pieces[1].start if len(self._pieces) > 1 else self._stop
 
     def current(self) -> Piece[T]:
+        if self._pieces and self._pieces[0].start > self.position:
+            self._pieces.appendleft(self._piece(self.position, self._pieces[0].start))
         while self._asked < self._stop and len(self._pieces) < self._pulls_max:
             stop = min(self._stop, self._asked + self._piece_size)
             self._pieces.append(self._piece(self._asked, stop))
             self._asked = stop
+        assert self._pieces[0].start == self.position
         return self._pieces[0]
 
     def took(self, reached: int, answer_bytes: int) -> None:
@@ -65,7 +73,7 @@ class Ahead(Generic[T]):
         more than was asked for."""
         upto = min(reached, self.limit)
         piece = self._pieces.popleft()
-        assert piece.start < upto
+        assert self.position == piece.start < upto
         self.position = upto
         if reached != piece.stop:
             self._piece_size, self._whole_in_row = reached - piece.start, 0
@@ -73,8 +81,6 @@ class Ahead(Generic[T]):
             self._came_whole()
         if not self._pieces:
             self._asked = upto
-        elif upto < piece.stop:
-            self._pieces.appendleft(self._piece(upto, piece.stop))
         self._pulls_max = max(2, min(PULLS_MAX, BYTES_AHEAD // max(1, answer_bytes)))
 
     def pass_over(self, count: int) -> None:

@@ -7,16 +7,17 @@ go on with.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from cometmq.client.admin import Admin
 from cometmq.client.admin.progress import QueueStats
 from cometmq.client.admin.reach import together
 from cometmq.client.errors import NoRoute, TopicNotFound
 from cometmq.protocol.message_queue import MessageQueue
+from cometmq.protocol.routes import MASTER_ID, QueueData
 from cometmq.protocol.topic_config import PERM_READ
 
-from ..errors import BadOption
+from ..errors import BadOption, NotThere
 from .copies import without_master
 from .offsets import ByQueue, order, queue_text
 from .options import SourceOptions
@@ -30,6 +31,8 @@ async def discover(
 ) -> KnownQueues:
     """All queues that can be read and are wanted, in order. `places` are those that a stream has
     reached: their queues may be away. Without them all must be there, masters included."""
+    if places is None:
+        await _require_brokers(admin, {queue.broker_name for queue in options.assigned})
     may_miss = {queue.topic for queue in places or ()}
     if options.pattern:
         # Topics for retries and dead letters are found by who asks for them.
@@ -44,6 +47,44 @@ async def discover(
     return _credible(_wanted(found, options, first=places is None), copies, places)
 
 
+async def gone(admin: Admin, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+    """Those that are no more, though the master of their broker is there. A topic that may not be
+    read from has its queues all the same."""
+    there = (await admin.brokers.cluster_info()).broker_addr_table
+    masters = {name for name, data in there.items() if MASTER_ID in data.broker_addrs}
+    held = [queue for queue in queues if queue.broker_name in masters]
+    topics = sorted({queue.topic for queue in held})
+    routed = await together(*(_routed(admin, topic) for topic in topics))
+    return set(held).difference(*routed)
+
+
+async def _routed(admin: Admin, topic: str) -> set[MessageQueue]:
+    try:
+        route = await admin.topics.route(topic)
+    except TopicNotFound:
+        return set()
+    return _queues_in(topic, route.queue_datas)
+
+
+def _queues_in(topic: str, datas: Iterable[QueueData]) -> set[MessageQueue]:
+    return {
+        MessageQueue(topic, data.broker_name, number)
+        for data in datas
+        for number in range(data.read_queue_nums)
+    }
+
+
+async def _require_brokers(admin: Admin, names: Collection[str]) -> None:
+    """Some broker, and those that are named. They sign off when they are started anew, and their
+    topics with them: nobody has mistyped what is missing then. Asked before anything else, since a
+    broker comes back with all of its topics at once."""
+    there = (await admin.brokers.cluster_info()).broker_addr_table
+    if not there:
+        raise NoRoute("no broker is registered now")
+    if away := sorted(name for name in names if name not in there):
+        raise NoRoute(f"broker {', '.join(away)} is not registered now")
+
+
 async def _queues_of(
     admin: Admin, topic: str, may_miss: Collection[str]
 ) -> tuple[KnownQueues, set[str]]:
@@ -55,13 +96,8 @@ async def _queues_of(
     except TopicNotFound:
         if topic in may_miss:
             return {}, set()
-        raise BadOption(f"there is no topic {topic}: create it first") from None
-    readable = {
-        MessageQueue(topic, data.broker_name, number)
-        for data in route.queue_datas
-        if data.perm & PERM_READ
-        for number in range(data.read_queue_nums)
-    }
+        raise NotThere(f"there is no topic {topic}: create it first") from None
+    readable = _queues_in(topic, (data for data in route.queue_datas if data.perm & PERM_READ))
     return {queue: told for queue, told in stats.items() if queue in readable}, copies
 
 

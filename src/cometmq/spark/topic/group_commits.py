@@ -1,56 +1,142 @@
 """Committing for a consumer group that has no member here.
 
-Topic by topic: one that was deleted, or whose broker is away, is no reason for the others to be
-late. Nor is a queue that its topic has no more, which is left out.
+Topic by topic and broker by broker: one that is away is no reason for the others to be late. Queues
+that are gone are left out. A broker that does not know the group gets it. Where an operator has
+reset the group, its offset is put back to where the reader is: a reset stands until somebody pulls
+by the group's name, which nobody may ever do, and until then brokers ignore what is committed.
 """
 
 import asyncio
 import logging
 import weakref
 from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from cometmq.client.admin import Admin
-from cometmq.client.errors import ClientError, NoRoute
+from cometmq.client.admin.reach import together
+from cometmq.client.errors import (
+    ClientError,
+    GroupNotFound,
+    IllegalArgument,
+    NoRoute,
+    TopicNotFound,
+)
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.protocol.routes import TopicRoute
 
+from .offsets import ByQueue
+
 log = logging.getLogger(__name__)
-_left_out: "weakref.WeakKeyDictionary[Admin, set[MessageQueue]]" = weakref.WeakKeyDictionary()
-"""Queues that were told to be missing: once is enough."""
+_MISSING: Final = "group %s: nothing is committed for what is not there now: %s"
+_RESET: Final = "group %s was reset by hand; it is put back to where its reader is, in %s"
+_OUTSIDE: Final = (
+    "group %s was reset by hand and cannot be put back to where its reader is, since queues no "
+    "longer have that offset: %s"
+)
+_told: "weakref.WeakKeyDictionary[Admin, set[tuple[str, str, MessageQueue]]]" = (
+    weakref.WeakKeyDictionary()
+)
+"""Warnings, with group and queue: once is enough."""
+
+
+class _Place(NamedTuple):
+    topic: str
+    broker_name: str
 
 
 async def commit(
     admin: Admin, group: str, offsets: Mapping[MessageQueue, int]
 ) -> dict[str, ClientError]:
-    """Commit what can be committed now; by topic, why it could not. Queues that are in no route
-    count as committed."""
-    topics = sorted({queue.topic for queue in offsets})
-    parts = [{q: at for q, at in offsets.items() if q.topic == topic} for topic in topics]
-    failures = await asyncio.gather(*(_commit_one(admin, group, part) for part in parts))
-    return {topic: error for topic, error in zip(topics, failures, strict=True) if error}
+    """Commit what can be committed now; by topic, why it could not. Queues that are gone count as
+    committed."""
+    parts: dict[_Place, ByQueue] = {}
+    for queue, offset in offsets.items():
+        parts.setdefault(_Place(queue.topic, queue.broker_name), {})[queue] = offset
+    commits = _Commits(admin, group)
+    errors = await asyncio.gather(*(commits.attempt(*part) for part in parts.items()))
+    commits.tell()
+    return {place.topic: error for place, error in zip(parts, errors, strict=True) if error}
 
 
-async def _commit_one(
-    admin: Admin, group: str, offsets: Mapping[MessageQueue, int]
-) -> ClientError | None:
-    try:
-        await _commit_known(admin, group, offsets)
-    except ClientError as error:
-        return error
-    return None
+class _Commits:
+    """Of one group, each of one topic at one broker, and what is to be told of all together."""
 
+    def __init__(self, admin: Admin, group: str) -> None:
+        self._admin = admin
+        self._group = group
+        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._found: dict[str, set[MessageQueue]] = {}
 
-async def _commit_known(admin: Admin, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-    try:
-        await admin.offsets.commit(group, offsets)
-    except NoRoute:
-        (topic,) = {queue.topic for queue in offsets}
-        known = _queues_in(await admin.topics.route(topic), topic)
-        missing = offsets.keys() - known
-        if not missing:
-            raise
-        _tell(admin, group, missing)
-        await admin.offsets.commit(group, {q: at for q, at in offsets.items() if q in known})
+    async def attempt(self, place: _Place, offsets: ByQueue) -> ClientError | None:
+        try:
+            await self._commit_what_is_there(place, offsets)
+        except ClientError as error:
+            return error
+        return None
+
+    def tell(self) -> None:
+        told = _told.setdefault(self._admin, set())
+        for warning, queues in self._found.items():
+            new = {queue for queue in queues if (warning, self._group, queue) not in told}
+            if new:
+                log.warning(warning, self._group, ", ".join(sorted(map(str, new))))
+                told |= {(warning, self._group, queue) for queue in new}
+
+    # -- queues that are gone --------------------------------------------------------------------
+
+    async def _commit_what_is_there(self, place: _Place, offsets: ByQueue) -> None:
+        try:
+            await self._commit_by_known_group(place, offsets)
+        except (NoRoute, TopicNotFound):
+            missing = await self._missing(place, offsets)
+            if not missing:
+                raise
+            self._note(_MISSING, missing)
+            rest = {queue: at for queue, at in offsets.items() if queue not in missing}
+            if rest:
+                await self._commit_by_known_group(place, rest)
+
+    async def _missing(self, place: _Place, offsets: ByQueue) -> set[MessageQueue]:
+        try:
+            route = await self._admin.topics.route(place.topic)
+        except TopicNotFound:
+            # Deleted, if its broker is there: while that is away, nobody knows its topics either.
+            there = {node.name for node in await self._admin.brokers.nodes()}
+            return set(offsets) if place.broker_name in there else set()
+        return offsets.keys() - _queues_in(route, place.topic)
+
+    # -- groups that are not there yet -----------------------------------------------------------
+
+    async def _commit_by_known_group(self, place: _Place, offsets: ByQueue) -> None:
+        try:
+            await self._commit(offsets)
+        except GroupNotFound:
+            await self._create_at(place.broker_name)
+            await self._commit(offsets)
+
+    def _create_at(self, broker_name: str) -> asyncio.Task[None]:
+        """Once, however many topics want it."""
+        if broker_name not in self._creating:
+            work = self._admin.groups.create(self._group, brokers=[broker_name])
+            self._creating[broker_name] = asyncio.create_task(work)
+        return self._creating[broker_name]
+
+    # -- groups that were reset ------------------------------------------------------------------
+
+    async def _commit(self, offsets: ByQueue) -> None:
+        ignored = await self._admin.offsets.commit(self._group, offsets)
+        await together(*(self._put_back(queue, offsets[queue]) for queue in ignored))
+
+    async def _put_back(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self._admin.offsets.set(self._group, {queue: offset})
+        except IllegalArgument:
+            self._note(_OUTSIDE, {queue})
+        else:
+            self._note(_RESET, {queue})
+
+    def _note(self, warning: str, queues: set[MessageQueue]) -> None:
+        self._found.setdefault(warning, set()).update(queues)
 
 
 def _queues_in(route: TopicRoute, topic: str) -> set[MessageQueue]:
@@ -61,11 +147,3 @@ def _queues_in(route: TopicRoute, topic: str) -> set[MessageQueue]:
         if data.broker_name in there
         for number in range(data.read_queue_nums)
     }
-
-
-def _tell(admin: Admin, group: str, missing: set[MessageQueue]) -> None:
-    told = _left_out.setdefault(admin, set())
-    if missing - told:
-        names = ", ".join(sorted(str(queue) for queue in missing - told))
-        log.warning("group %s: nothing is committed for what is not there now: %s", group, names)
-        told |= missing

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cometmq.client.cluster import Cluster
 from cometmq.protocol.message_queue import MessageQueue
-from cometmq.protocol.subscription import tag_subscription
+from cometmq.protocol.subscription import ALL, split_tags
 
 from ..connection import CONNECTION, cluster_of
 from ..errors import BadOption
@@ -133,7 +133,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         min_partitions=count(options, "minPartitions") or 1,
         max_records=count(options, "maxRecordsPerPartition"),
         fail_on_data_loss=boolean(options, "failOnDataLoss", True),
-        tags=options.get("tags", ""),
+        tags=_tags(options),
         sql92=options.get("sql92", ""),
         queues=listed(options.get("queues", "")),
         columns=columns(options),
@@ -158,15 +158,27 @@ def _refuse_misplaced(options: Mapping[str, str], *, streaming: bool) -> None:
 def _check_filters(options: Mapping[str, str]) -> None:
     if options.get("tags") and options.get("sql92"):
         raise BadOption("tags and sql92 are both set; a broker filters by one of them")
-    try:
-        tag_subscription("", options.get("tags", ""))
-    except ValueError as error:
-        raise BadOption(f"tags: {error}") from None
     if "queues" in options and "assign" in options:
         raise BadOption("queues and assign are both set; assign names its queues already")
     for text in listed(options.get("queues", "")):
         if not _QUEUE.fullmatch(text):
             raise BadOption(f"queues: {text!r} is neither a number nor broker:number")
+
+
+def _tags(options: Mapping[str, str]) -> str:
+    """For all tags what brokers take for all: they compare it as it is written."""
+    given = options.get("tags", "")
+    if given in ("", ALL):
+        return given
+    try:
+        tags = split_tags(given)
+    except ValueError as error:
+        raise BadOption(f"tags: {error}") from None
+    if ALL not in tags:
+        return given
+    if len(tags) > 1:
+        raise BadOption(f"tags: {ALL!r} stands for all tags, but there are others beside it")
+    return ALL
 
 
 def _drops(options: Mapping[str, str]) -> bool:
@@ -190,6 +202,8 @@ def _where(options: Mapping[str, str]) -> tuple[tuple[str, ...], str, tuple[Mess
         said = " and ".join(given) or "none"
         raise BadOption(f"set one of {', '.join(WHERE)}; {said} given")
     name, value = given[0], options[given[0]]
+    if not value.strip():
+        raise BadOption(f"{name} is empty")
     if name == "subscribePattern":
         try:
             re.compile(value)

@@ -6,7 +6,7 @@ connections alive between two batches.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,7 +17,7 @@ from cometmq.protocol.hot import split_records
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.transport.background import BackgroundLoop
 
-from .discovery import KnownQueues, discover
+from .discovery import KnownQueues, discover, gone
 from .group_commits import commit
 from .offsets import ByQueue, QueueRange
 from .options import Position, SourceOptions
@@ -56,6 +56,10 @@ class Overview:
         return self._patiently(
             lambda: discover(self._admin, self._options, places), "looking for queues"
         )
+
+    def gone(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Those of them that are no more, while their brokers are there."""
+        return self._patiently(lambda: gone(self._admin, queues), "looking for missing queues")
 
     def resolve(self, place: Position, queues: KnownQueues) -> ByQueue:
         group = self._options.consumer_group

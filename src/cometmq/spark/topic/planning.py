@@ -4,7 +4,15 @@ Pure; the time comes as an argument. A stream never goes back: where a queue is 
 the place that was reached, the stream stays at its place.
 """
 
+from collections.abc import Iterable
+from typing import Final
+
+from cometmq.protocol.message_queue import MessageQueue
+
 from .offsets import ByQueue, Progress, QueueRange, ranges_between
+
+GONE_AFTER_S: Final = 10.0
+"""For so long a queue must be gone before it counts as lost: its topic may be made anew."""
 
 
 def reachable(places: ByQueue, ends: ByQueue) -> ByQueue:
@@ -19,8 +27,9 @@ def behind_losses(places: ByQueue, latest: ByQueue, begins: ByQueue) -> ByQueue:
 
 
 def ranges_of(start: Progress, end: Progress) -> list[QueueRange]:
-    """The ranges of a batch. Queues that are new in it begin where its end says."""
-    return ranges_between(start.ends | end.began, end.ends)
+    """The ranges of a batch. Queues that are new in it begin where its end says; those that its
+    start has already are not new, as in a source that stands still."""
+    return ranges_between(end.began | start.ends, end.ends)
 
 
 class Pace:
@@ -38,3 +47,15 @@ class Pace:
         if due and messages:
             self._last_s = now_s
         return due
+
+
+class Gone:
+    """Since when queues are gone, at every look."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[MessageQueue, float] = {}
+
+    def for_good(self, gone_now: Iterable[MessageQueue], now_s: float) -> set[MessageQueue]:
+        """Those that have been gone for long enough."""
+        self._since_s = {queue: self._since_s.get(queue, now_s) for queue in gone_now}
+        return {q for q, since_s in self._since_s.items() if now_s - since_s >= GONE_AFTER_S}

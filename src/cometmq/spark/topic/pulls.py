@@ -82,12 +82,14 @@ class Pulls:
             "expressionType": SQL92 if sql92 else TAG,
         }
 
-    async def connect(self) -> None:
-        """Have a connection to the queue's broker: the master, or a slave where there is none."""
+    async def connect(self) -> bool:
+        """Have a connection to the queue's broker: the master, or a slave where there is none.
+        True if it is a new one: what was asked before, another one may have answered."""
         if self._connection is not None and self._connection.is_open:
-            return
+            return False
         self._address, self._is_master = await self._holder()
         self._connection = await self._link.connection(self._address)
+        return True
 
     def look_again(self) -> None:
         """Have the next `connect` ask who has the queue by then."""

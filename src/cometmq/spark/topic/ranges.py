@@ -8,7 +8,8 @@ everything that it began.
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -37,6 +38,9 @@ from .pulls import Pulled, Pulls, QueueGone
 LOOK_BACK_FIRST = 1024
 LOOK_BACK_MAX = 1 << 16
 """Messages at a time, of those before a range."""
+PAUSE_MAX_S = 5.0
+"""Of Spark between two batches, while the event loop stands still: far less than pulls wait for
+their answers."""
 _WRAPPED = INNER_BATCH | NEED_UNWRAP
 _TOLERATED = "failOnDataLoss=false"
 _OFFSET = "queueOffset"
@@ -50,7 +54,10 @@ class _NotThere(Exception):
 
 
 def read_range(
-    options: SourceOptions, part: QueueRange, columns: Sequence[str]
+    options: SourceOptions,
+    part: QueueRange,
+    columns: Sequence[str],
+    now_s: Callable[[], float] = time.monotonic,
 ) -> Iterator[pa.RecordBatch]:
     keep_freed_memory()
     with asyncio.Runner() as runner:
@@ -58,7 +65,10 @@ def read_range(
         runner.run(reading.start())
         try:
             while (batches := runner.run(reading.next_batches())) is not None:
+                left_s = now_s()
                 yield from batches
+                if now_s() - left_s > PAUSE_MAX_S:
+                    reading.pull_anew()
         finally:
             runner.run(reading.close())
 
@@ -103,6 +113,10 @@ class RangeReading:
     async def close(self) -> None:
         self._ahead.forget()
         await self._link.stop()
+
+    def pull_anew(self) -> None:
+        """What is under way is forgotten: it would be taken for late, though it may be here."""
+        self._ahead.forget()
 
     async def next_batches(self) -> Iterator[pa.RecordBatch] | None:
         """The next rows; None behind the last one."""
@@ -195,7 +209,8 @@ class RangeReading:
 
     async def _take_next(self) -> None:
         try:
-            await self._pulls.connect()
+            if await self._pulls.connect():
+                self._ahead.forget()
             piece = self._ahead.current()
             pulled = await self._pulls.answer(piece.answer)
             reached = self._take(pulled, piece.start)

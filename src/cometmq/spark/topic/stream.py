@@ -6,6 +6,7 @@ stands in its offsets, which Spark keeps.
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from .discovery import KnownQueues
@@ -22,7 +23,7 @@ from .offsets import (
 )
 from .options import SourceOptions
 from .overview import Overview
-from .planning import Pace, behind_losses, reachable
+from .planning import Gone, Pace, behind_losses, reachable
 from .positions import beginnings, ends
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,9 @@ IDLE_S: Final = 0.1
 
 
 class Stream:
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, now_s: Callable[[], float] = time.monotonic) -> None:
         self._options = options
+        self._now_s = now_s
         self._overview = Overview(options).__enter__()
         self._losses = Losses(fail=options.fail_on_data_loss)
         self._pace = Pace(options.min_offsets, options.max_trigger_delay_s)
@@ -40,7 +42,11 @@ class Stream:
         self._target: ByQueue | None = None
         self._latest: ByQueue | None = None
         self._away: set[str] = set()
+        self._seen_ends: ByQueue = {}
+        """Where queues ended when they were last there."""
+        self._gone = Gone()
         self._is_idle = False
+        self._has_told_group = False
 
     def close(self) -> None:
         self._overview.__exit__(None, None, None)
@@ -50,6 +56,7 @@ class Stream:
         do not hold."""
         self._rest()
         queues = self._queues(before)
+        self._commit_first(before)
         began = self._began(before, queues)
         places = before.ends | began
         self._check_losses(places, queues)
@@ -74,6 +81,13 @@ class Stream:
 
     # -- parts -----------------------------------------------------------------------------------
 
+    def _commit_first(self, before: Progress) -> None:
+        """A batch that was run again after a crash is durable when the next one is looked for. No
+        listener commits it: Spark's progress has no notes of such a batch (`latest_seen`)."""
+        if before.has_begun and not self._has_told_group:
+            self._has_told_group = True
+            self.committed(before)
+
     def _notes(self) -> Notes | None:
         options = self._options
         if options.fail_on_data_loss and not options.commit_group_offsets:
@@ -93,6 +107,7 @@ class Stream:
     def _queues(self, before: Progress) -> KnownQueues:
         queues = self._overview.queues(before.ends if before.has_begun else None)
         self._tell_away(before, queues)
+        self._check_gone(before, queues)
         if self._ends_at_present and self._target is None:
             self._target = ends(queues)
         if self._target is not None:
@@ -112,11 +127,23 @@ class Stream:
             self._losses.check_place(place)
             self._losses.check_start(place, stats.min_offset)
 
+    def _check_gone(self, before: Progress, queues: KnownQueues) -> None:
+        """Queues without which the stream would wait for ever for what it has seen in them."""
+        self._seen_ends |= ends(queues)
+        missing = {queue: at for queue, at in before.ends.items() if queue not in queues}
+        unread = ranges_between(missing, self._seen_ends)
+        gone = self._overview.gone([part.queue for part in unread]) if unread else ()
+        lost = self._gone.for_good(gone, self._now_s())
+        for part in unread:
+            if part.queue in lost:
+                self._losses.found(part, "the queue is gone, and its broker is there")
+                del self._seen_ends[part.queue]  # It is told, and not looked for any more.
+
     def _within_limits(self, places: ByQueue, latest: ByQueue, queues: KnownQueues) -> ByQueue:
         left = behind_losses(places, latest, beginnings(queues))
         ranges = ranges_between(left, latest)
         messages = sum(part.size for part in ranges)
-        if self._target is None and not self._pace.is_due(messages, time.monotonic()):
+        if self._target is None and not self._pace.is_due(messages, self._now_s()):
             return places
         options, sizes = self._options, None
         if options.max_bytes is not None:

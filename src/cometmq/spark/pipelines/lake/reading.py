@@ -7,7 +7,7 @@ The files are those that the table has when this is called.
 
 from typing import TYPE_CHECKING
 
-from ...errors import BadOption
+from ...errors import NotThere
 from ...schema import ddl
 from .delta import delta_files
 from .iceberg import iceberg_table
@@ -34,7 +34,7 @@ def read_lake(spark: "SparkSession", lake: str) -> "DataFrame":
 def facts_of(place: Place) -> LakeFacts:
     facts = Records(place).facts()
     if facts is None:
-        raise BadOption(f"{place.url} is no lake that `cometmq spark archive` has made")
+        raise NotThere(f"{place.url} is no lake that `cometmq spark archive` has made")
     return facts
 
 
