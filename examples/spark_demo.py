@@ -25,6 +25,7 @@ from pyspark.sql import functions as f
 from cometmq.client import ConsumeFrom, Message, Producer, PushConsumer, ReceivedMessage
 from cometmq.spark import session
 from cometmq.spark.pipelines.archive import archive
+from cometmq.spark.quiet import prepare_quiet, silence
 from cometmq.testing import EmbeddedBroker
 
 ORDERS, ALERTS = "orders", "alerts"
@@ -184,8 +185,9 @@ def show(count: int, place: Path) -> None:
         for topic in (ORDERS, ALERTS):
             broker.create_topic(topic)
         print(f"A cluster at {broker.namesrv}, and Spark:")
+        prepare_quiet()
         spark = session("cometmq-demo", "local[2]", **SETTINGS)
-        spark.sparkContext.setLogLevel("ERROR")
+        silence(spark)
         print(f"  Spark {spark.version}\n{count} orders while two streams run:")
         sending = threading.Thread(
             target=lambda: asyncio.run(send_orders(broker.namesrv, count)), daemon=True
