@@ -121,7 +121,7 @@ def stream(spark: SparkSession, namesrv: str, place: Path, sending: threading.Th
     to_topic = (
         alerts(enriched)
         .writeStream.format("rocketmq")
-        .options(namesrvAddr=namesrv, topic=ALERTS, deliveryGuarantee="idempotent")
+        .options(namesrvAddr=namesrv, topic=ALERTS)
         .option("checkpointLocation", str(place / "check-alerts"))
         .trigger(processingTime="1 second")
         .start()

@@ -29,7 +29,9 @@ def reference() -> str:
     parts = [
         "\n## Exit codes\n\n| code | says |\n|---|---|\n",
         *(f"| {int(code)} | {_escaped(meaning)} |\n" for code, meaning in MEANINGS.items()),
-        "\n## Which cluster\n\nOptions of every command that talks to one:\n\n",
+        "\n## Which cluster\n\nOptions of every command that talks to one, but for "
+        "`cometmq spark`, which has `-n` and `--option tls=true` …, and without `-n` takes the "
+        "context with its TLS and keys:\n\n",
         _table(common),
         *(_section(node) for node in leaves),
     ]

@@ -1,5 +1,6 @@
 """Topics in lakes: once each, readable by all, resumed, and told to the brokers only then."""
 
+import errno
 import json
 import signal
 import subprocess
@@ -17,9 +18,8 @@ from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, DataLost, SparkError
-from cometmq.spark.pipelines import archive, compact, read_lake
+from cometmq.spark.pipelines import archive, archive_batches, compact, read_lake
 from cometmq.spark.pipelines.archive import GROUP
-from cometmq.spark.pipelines.archive_batches import Batches
 from cometmq.spark.pipelines.archive_checkpoint import MANAGER, SETTING, quick_checkpoint
 from cometmq.spark.pipelines.archive_group import ArchiveGroup
 from cometmq.spark.pipelines.archive_progress import Archived, BatchDone
@@ -84,7 +84,9 @@ def test_every_message_is_in_the_lake_once_however_often_it_is_archived(
     assert (told.rows, told.batches) == (10, 3)
     assert run(topic, format=format_name).rows == 0
     assert sent_in(lake, format_name) == sent
-    assert bodies(read_lake(spark, str(lake)).collect()) == sent
+    read = read_lake(spark, str(lake))
+    assert read.columns[:2] == ["topic", "date"]
+    assert bodies(read.collect()) == sent
     assert not left_over(lake)
 
 
@@ -240,7 +242,7 @@ def test_a_batch_that_the_lake_has_needs_no_broker_to_have_it_still(
         with Producer(broker.namesrv, group="spark-tests") as producer:
             sent = send(producer, "lossy", 30, queues=[0], message=_big)
             with monkeypatch.context() as patched:
-                patched.setattr(Batches, "_lag", _fails)
+                patched.setattr(archive_batches, "_lag", _fails)
                 with pytest.raises(SparkError, match="the disk is full"):
                     archive(broker.namesrv, str(lake), **given)
             assert _aged(broker) > 0
@@ -472,6 +474,59 @@ def test_a_machine_that_is_too_busy_for_spark_is_given_some_more_chances(
         with pytest.raises(SparkError, match="failed to connect back"):
             query.run(made, threading.Event())
     assert not outcomes
+
+
+def test_a_batch_that_fails_while_a_stop_waits_for_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = threading.Event()
+
+    class Query:
+        def awaitTermination(self, _: float) -> bool:  # noqa: N802 - Spark's name
+            stop.set()
+            return False
+
+        def stop(self) -> None:
+            """Says nothing of what a batch failed with."""
+
+    class LastBatch:
+        done = 0
+        failure: Exception | None = None
+
+        def close(self) -> None:
+            self.failure = OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ArchiveQuery, "_started", lambda *_: Query())
+    query = ArchiveQuery(None, {}, "", {})  # type: ignore[arg-type]
+    made: Any = LastBatch
+    with pytest.raises(SparkError, match="No space left"):
+        query.run(made, stop)
+
+
+def test_a_topic_made_anew_while_its_batch_was_archived_is_not_taken_for_archived(
+    run: Archive,
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker.create_topic("anew", 1)
+    send(producer, "anew", 6, queues=[0])
+    queue = MessageQueue("anew", "broker-a", 0)
+    commit = Lake.commit
+
+    def commit_late(lake: Lake, *given: Any) -> Any:
+        with Admin(broker.namesrv) as admin:
+            admin.topics.delete("anew")
+        broker.create_topic("anew", 1)
+        send(producer, "anew", 4, queues=[0])
+        return commit(lake, *given)
+
+    monkeypatch.setattr(Lake, "commit", commit_late)
+    with pytest.raises(DataLost, match="between 4 and 6"):
+        run("anew")
+    with Admin(broker.namesrv) as admin:
+        assert admin.offsets.max(queue) == 4
+        assert admin.offsets.committed("cometmq-archive", "anew").get(queue) is None
 
 
 def test_a_task_that_fails_and_is_tried_again_leaves_nothing_behind(

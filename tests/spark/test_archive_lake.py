@@ -3,6 +3,7 @@
 import errno
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from cometmq.spark.pipelines.lake.errors import LakeError
 from cometmq.spark.pipelines.lake.lake import Lake
 from cometmq.spark.pipelines.lake.lock import sole_writer
 from cometmq.spark.pipelines.lake.place import Place
-from cometmq.spark.pipelines.lake.records import BatchRecord, Records
+from cometmq.spark.pipelines.lake.records import BatchRecord, LakeFacts, Records
 from cometmq.spark.topic.offsets import QueueRange
 
 from .lake_batches import (
@@ -45,11 +46,9 @@ from .lakes import left_over, rows_in
 __all__ = ["on_disk"]
 
 NO_ICEBERG = importlib.util.find_spec("pyiceberg") is None
-FORMATS = [
-    "delta",
-    "parquet",
-    pytest.param("iceberg", marks=pytest.mark.skipif(NO_ICEBERG, reason="no pyiceberg")),
-]
+WITH_ICEBERG = pytest.mark.skipif(NO_ICEBERG, reason="no pyiceberg")
+TABLES = ["delta", pytest.param("iceberg", marks=WITH_ICEBERG)]
+FORMATS = ["parquet", *TABLES]
 # -- files ---------------------------------------------------------------------------------------
 
 
@@ -295,12 +294,100 @@ def test_a_batch_is_in_the_lake_once_it_is_decided(
     assert not lake.has(QUERY, 2)
 
 
-def test_a_second_driver_does_not_enter_a_batch_that_the_table_has(tmp_path: Path) -> None:
-    one, other = (Lake(str(tmp_path), "delta", COLUMNS) for _ in range(2))
-    one.commit(record(tmp_path, "delta", 0))
+@pytest.mark.parametrize("format_name", TABLES)
+def test_a_second_driver_does_not_enter_a_batch_that_the_table_has(
+    tmp_path: Path, format_name: str
+) -> None:
+    one, other = (Lake(str(tmp_path), format_name, COLUMNS) for _ in range(2))
+    one.commit(record(tmp_path, format_name, 0))
     with pytest.raises(LakeError, match="has batch 0 of this query already: another archive"):
-        other._enter(record(tmp_path, "delta", 0))  # It looked before the first one was done.
-    assert offsets_in(tmp_path, "delta") == list(range(10))
+        other._enter(record(tmp_path, format_name, 0))  # It looked before the first one was done.
+    assert offsets_in(tmp_path, format_name) == list(range(10))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_archives_of_different_topics_enter_their_batches_at_once(
+    tmp_path: Path, format_name: str
+) -> None:
+    def commit(number: int) -> None:
+        lake = Lake(str(tmp_path), format_name, COLUMNS)
+        for batch in range(4):
+            one = record(tmp_path, format_name, batch)
+            query = {"query": f"query-{number}", "checkpoint": f"checkpoint {number}"}
+            lake.commit(msgspec.structs.replace(one, **query))
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(commit, range(2)))
+    assert offsets_in(tmp_path, format_name) == sorted([*range(40)] * 2)
+
+
+@WITH_ICEBERG
+def test_an_entry_is_on_disk_also_if_another_one_was_made_behind_it(
+    tmp_path: Path, on_disk: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (Lake(str(tmp_path), "iceberg", COLUMNS) for _ in range(2))
+    with monkeypatch.context() as killed:
+        killed.setattr(other._table, "_sync", lambda: None)
+        other.commit(msgspec.structs.replace(record(tmp_path, "iceberg", 0), query="other"))
+    on_disk.clear()
+    one.commit(record(tmp_path, "iceberg", 0))
+    manifests = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("metadata/*-m*.avro")}
+    assert len(manifests) == 2
+    assert manifests <= set(on_disk)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_what_killed_attempts_left_makes_room_for_the_next_one(
+    tmp_path: Path, format_name: str
+) -> None:
+    """Or the batch for which there is no room would take more at every start."""
+    for _ in range(3):
+        lake = Lake(str(tmp_path), format_name, COLUMNS)
+        lake.tidy(QUERY, 0)
+        killed = record(tmp_path, format_name, 0)
+        assert len(left_over(tmp_path)) == len(killed.files)
+    lake.commit(killed)
+    assert offsets_in(tmp_path, format_name) == list(range(10))
+
+
+def test_of_two_formats_that_begin_at_once_a_lake_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, write = threading.Semaphore(0), Records.write_facts
+
+    def slow_write(records: Records, facts: LakeFacts) -> None:
+        looked.release()
+        looked.acquire(timeout=0.5)  # The other one would look now, if it could.
+        write(records, facts)
+
+    def begin(format_name: str) -> BaseException | None:
+        try:
+            Lake(str(tmp_path), format_name, COLUMNS)
+        except BadOption as error:
+            return error
+        return None
+
+    monkeypatch.setattr(Records, "write_facts", slow_write)
+    with ThreadPoolExecutor() as threads:
+        (refused,) = filter(None, threads.map(begin, ["delta", "parquet"]))
+    assert "has the format" in str(refused)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "odd", "sign"),
+    [
+        ("delta", "a%20b", "%20"),
+        *(
+            pytest.param("iceberg", f"a{sign}b", sign, marks=WITH_ICEBERG)
+            for sign in ("?", "#", "%")
+        ),
+    ],
+)
+def test_a_path_that_a_table_would_take_for_another_is_refused(
+    tmp_path: Path, format_name: str, odd: str, sign: str
+) -> None:
+    with pytest.raises(BadOption, match=f"'{re.escape(sign)}' cannot be in the path"):
+        Lake(str(tmp_path / odd), format_name, COLUMNS)
 
 
 def test_a_batch_is_in_the_lake_though_it_cannot_be_tidied_up(
@@ -372,7 +459,7 @@ def test_a_driver_may_die_before_deltas_log_has_a_hint_at_its_new_checkpoint(
     assert offsets_in(tmp_path, "delta") == list(range(20))
 
 
-@pytest.mark.skipif(NO_ICEBERG, reason="no pyiceberg")
+@WITH_ICEBERG
 def test_what_an_entry_of_iceberg_made_is_on_disk_also_after_a_kill(
     tmp_path: Path, on_disk: list[str]
 ) -> None:

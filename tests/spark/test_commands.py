@@ -82,6 +82,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         ("archive --pattern ( --lake {0}", "subscribePattern"),
         ("archive --topic t --lake {0} --interval soon", "interval is a time"),
         ("archive --topic t --lake {0} --columns nonsense", "no column nonsense"),
+        ("archive --topic t --lake {0} --columns body", "brokerName is not there"),
         ("archive --topic t --lake {0} --conf nonsense", "--conf nonsense"),
         ("replay --from {0} --option nonsense=1", "nonsense"),
         ("replay --from {0} --rate -3", "--rate"),
@@ -271,6 +272,18 @@ def test_ctrl_c_ends_a_replay_in_a_line_and_the_same_command_goes_on(
             assert command.process.wait(TIMEOUT_S) == 0
             assert [text.partition(":")[0] for text in command.lines()] == ["step 1 of 1"]
         assert count() == COUNT
+
+
+def test_an_archive_that_is_ended_before_all_is_archived_says_so_by_its_exit_code(
+    broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path
+) -> None:
+    broker.create_topic("begun", 1)
+    send(producer, "begun", COUNT, queues=[0])
+    line = ("archive", "-n", broker.namesrv, "--topic", "begun", "--lake", tmp_path / "lake")
+    once = ("--once", "--option", "maxOffsetsPerTrigger=1")
+    with running(tmp_path / "said", *line, *once) as command:
+        until(lambda: any("batch 0" in text for text in command.lines()))
+        assert command.end(signal.SIGTERM) == Exit.TERMINATED
 
 
 def test_sigterm_ends_an_archive_behind_its_batch(

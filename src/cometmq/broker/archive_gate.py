@@ -1,8 +1,8 @@
 """Keeps messages until they are archived: the store's gate, with `archive.requiredBeforeDelete`.
 
 What is archived says a consumer group, `archive.group`, by the offsets that it commits like any
-other. A queue of which it has none is not archived at all. Only a disk that is nearly full comes
-before: then what is lost is named, and counted.
+other. A queue of which it has none, or one beyond its end, is not archived at all. Only a disk that
+is nearly full comes before: then what is lost is named, and counted.
 
 Topics of the system are the broker's own affair. Those for retries and dead letters hold copies of
 messages that stand in their topics, so they count only where the pattern names them (with a `%`).
@@ -151,6 +151,8 @@ class ArchiveGate:
             if queue_id >= readable[topic]:
                 continue
             upto = archived[topic].get(queue_id)
+            if upto is not None and upto > queue.max_offset:
+                upto = None  # Of a topic that was deleted and made anew: nothing of this one.
             first = max(upto or 0, queue.min_offset)
             entry = queue.entry(first) if first < queue.max_offset else None
             if entry is not None:

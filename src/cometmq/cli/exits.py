@@ -18,7 +18,7 @@ class Exit(enum.IntEnum):
 
 MEANINGS = {
     Exit.DONE: "done; commands that run until Ctrl-C or SIGTERM (servers, `consume`, `tail -f`, "
-    "`--watch`) end so, too",
+    "`--watch`, `spark archive` without `--once`) end so, too",
     Exit.FAILED: "not or not wholly done: a broker refused, or `doctor` found a problem",
     Exit.USAGE: "the command line or a file of settings is wrong; nothing was done",
     Exit.NOT_FOUND: "there is no such topic, group, broker, message, context …",

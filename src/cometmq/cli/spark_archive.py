@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .arguments import Commands, pair
+from .arguments import Commands, add_output_option, pair
 from .serving import complain
 from .spark_arguments import add_namesrv_option, cluster_options, say
 from .spark_quiet import quiet_session
@@ -34,31 +34,41 @@ def add_command(actions: Commands) -> None:
     )
     where.add_argument("--pattern", default="", metavar="REGEX", help="topics with such names")
     parser.add_argument("--lake", required=True, metavar="PATH", help="directory or URL")
-    parser.add_argument("--format", choices=("delta", "iceberg", "parquet"), default="delta")
+    parser.add_argument(
+        "--format", choices=("delta", "iceberg", "parquet"), default="delta", help="(delta)"
+    )
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument("--once", action="store_true", help="end when what is there now is archived")
     pace.add_argument("--interval", default="30s", metavar="TIME", help="between two batches (30s)")
-    parser.add_argument("--group", default="cometmq-archive", metavar="NAME", help="consumer group")
     parser.add_argument(
-        "--checkpoint", default="", metavar="PATH", help="(_checkpoint in the lake)"
+        "--group", default="cometmq-archive", metavar="NAME",
+        help="consumer group that says how far the lake is (cometmq-archive)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint",
+        default="",
+        metavar="PATH",
+        help="where Spark notes how far it is (_checkpoint in the lake)",
     )
-    parser.add_argument("--columns", default="", metavar="A,B", help="fewer than all")
+    parser.add_argument("--columns", default="", metavar="A,B", help="fewer than all, for good")
     parser.add_argument(
         "--option", action="append", default=[], type=pair, metavar="NAME=VALUE",
         help="of the source, as in failOnDataLoss=false; may be given again",
     )  # fmt: skip
     add_session_options(parser)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_output_option(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    told = _archived(options)
+    signals: list[int] = []
+    told = _archived(options, signals)
     sys.stdout.write(_as_json(told) if options.output == "json" else _as_table(told))
-    return 0
+    return 128 + signals[0] if signals and options.once else 0
 
 
-def _archived(options: argparse.Namespace) -> "Archived":
+def _archived(options: argparse.Namespace, signals: list[int]) -> "Archived":
+    """Adds the signal that ended it, if one did."""
     with packages_needed():
         from cometmq.spark.pipelines.archive import ALL_COLUMNS, archive
     from cometmq.spark.option_values import duration_s, listed
@@ -67,7 +77,8 @@ def _archived(options: argparse.Namespace) -> "Archived":
     interval_s = duration_s({"interval": options.interval}, "interval", 0.0)
     stop = threading.Event()
 
-    def heard(*_: Any) -> None:
+    def heard(number: int, _: Any) -> None:
+        signals.append(number)
         stop.set()
         complain("archive: ending behind this batch; once more ends it now")
 

@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 
-from .arguments import Commands
+from .arguments import Commands, add_output_option
 from .spark_session import packages_needed
 
 
@@ -17,8 +17,10 @@ def add_command(actions: Commands) -> None:
         "disturbed; files that were replaced are deleted when nobody can be reading them.",
     )
     parser.add_argument("--lake", required=True, metavar="PATH", help="directory or URL")
-    parser.add_argument("--retention", default="7d", metavar="TIME", help="of replaced files (7d)")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--retention", default="7d", metavar="TIME", help="of replaced files, 7d at least (7d)"
+    )
+    add_output_option(parser)
     parser.set_defaults(run=run)
 
 

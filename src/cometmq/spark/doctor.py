@@ -74,7 +74,8 @@ def examine(namesrv: str = "", *, query: bool = True, master: str = LOCAL) -> It
 def _without_spark(master: str) -> Iterator[Finding]:
     yield python()
     yield package("pyspark", at_least=PYSPARK_MIN)
-    yield package("pyarrow")
+    for name in ("pyarrow", "numpy", "deltalake", "fsspec"):
+        yield package(name)
     yield package("pandas", below=PANDAS_BELOW)
     if is_connect_address(master):  # Java, workers, memory and disk are the server's matter.
         yield package("grpcio", advice="pip install 'cometmq[connect]'")

@@ -16,7 +16,7 @@ from ..topic.options import KNOWN, STARTING, read_options
 from ..topic.overview import Overview
 from .archive_group import ArchiveGroup
 from .archive_progress import Archived, BatchDone
-from .lake.lake import Lake
+from .lake.lake import Lake, check_request
 from .lake.lock import sole_writer
 from .lake.place import Place
 from .lake.records import Records
@@ -70,6 +70,7 @@ def archive(
     are those of `cometmq.spark.errors`; BadOption also while another archive has the checkpoint.
     """
     given = _source_options(namesrv, topics, pattern, group, columns, options or {})
+    check_request(format, columns)
     told = Archived(lake, format)
 
     def tell(done: BatchDone) -> None:
@@ -84,8 +85,8 @@ def archive(
         if not Records(place).has_checkpoint(checkpoint):
             overview.queues()  # What is not there is best told now, and plainly.
         with sole_writer(place, checkpoint):
-            running = _driver(when_needed(spark, "cometmq-archive")())
             target = Lake(lake, format, columns)
+            running = _driver(when_needed(spark, "cometmq-archive")())
             # Behind the session, which says it with advice if Spark is missing.
             from .archive_batches import Batches
             from .archive_query import ArchiveQuery

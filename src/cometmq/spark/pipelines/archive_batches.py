@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ..topic.discovery import KnownQueues
 from ..topic.offsets import ByQueue, Offsets, from_json
 from ..topic.overview import Overview
 from .archive_group import ArchiveGroup
@@ -78,21 +79,25 @@ class Batches:
         began_s = time.monotonic()
         batch = self._commit(self._written(frame, number))
         places = from_json(batch.ends)
-        self._group.commit(places)
+        queues = self._overview.queues(places)
+        self._group.commit(_not_beyond(places, queues))
         return BatchDone(
             number=number,
             rows=sum(file.rows for file in batch.files),
             bytes=sum(file.bytes for file in batch.files),
             files=len(batch.files),
             seconds=time.monotonic() - began_s,
-            lag=self._lag(places),
+            lag=_lag(places, queues),
         )
 
     def _written(self, frame: "DataFrame", number: int) -> BatchRecord:
         """What the tasks wrote, and where the batch ends: nowhere, while no topic is there."""
         query = self.query_id.result(STARTED_TIMEOUT_S)
         # Only the first batch behind a start may have been here before.
-        is_in_lake = not self.done and self._lake.has(query, number)
+        is_first = not self.done
+        is_in_lake = is_first and self._lake.has(query, number)
+        if is_first and not is_in_lake:
+            self._lake.tidy(query, number)
         with _telling_tasks(frame, is_in_lake=is_in_lake):
             rows = frame.collect()
         written = [msgspec.json.decode(row[0], type=Written) for row in rows]
@@ -105,13 +110,21 @@ class Batches:
         self._topics |= batch.ends.keys()
         return entered
 
-    def _lag(self, places: ByQueue) -> dict[str, int]:
-        """Messages of each topic that are not archived yet."""
-        lag: dict[str, int] = {}
-        for queue, stats in self._overview.queues(places).items():
-            behind = stats.max_offset - places.get(queue, stats.min_offset)
-            lag[queue.topic] = lag.get(queue.topic, 0) + max(0, behind)
-        return lag
+
+def _not_beyond(places: ByQueue, queues: KnownQueues) -> ByQueue:
+    """Without queues that end before the archive's place. Their topics were made anew: brokers
+    would take their messages for archived."""
+    ends = ((queue, at, queues.get(queue)) for queue, at in places.items())
+    return {queue: at for queue, at, stats in ends if stats is None or stats.max_offset >= at}
+
+
+def _lag(places: ByQueue, queues: KnownQueues) -> dict[str, int]:
+    """Messages of each topic that are not archived yet."""
+    lag: dict[str, int] = {}
+    for queue, stats in queues.items():
+        behind = stats.max_offset - places.get(queue, stats.min_offset)
+        lag[queue.topic] = lag.get(queue.topic, 0) + max(0, behind)
+    return lag
 
 
 @contextlib.contextmanager

@@ -64,6 +64,8 @@ class ArchiveQuery:
         finally:
             batches.close()
             query.stop()
+        if batches.failure is not None:  # Of the batch that was waited for.
+            raise batches.failure
 
     def _started(self, batches: Batches) -> "StreamingQuery":
         register_source(self._spark, ArchiveDataSource)

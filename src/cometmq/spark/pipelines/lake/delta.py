@@ -5,6 +5,7 @@ own means against entering something twice.
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from ...errors import NotReady
+from ...errors import BadOption, NotReady
 from .errors import LakeError
 from .place import Place
 from .records import BatchRecord
@@ -25,6 +26,10 @@ _LOG: Final = "_delta_log"
 _UNSURE: Final = 32
 """So many of the last entries may be in memory only, if who wrote them was killed. A kernel keeps
 nothing so long that there could be more."""
+
+
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+"""Which Delta takes for another sign."""
 
 
 class _Added(msgspec.Struct):
@@ -42,6 +47,8 @@ class DeltaLog:
     by_record = False
 
     def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
+        if place.is_local and (escape := _ESCAPE.search(place.shown())):
+            raise BadOption(f"{place.url}: {escape[0]!r} cannot be in the path of a delta lake")
         self._place = place
         self._partitions = list(partitions)
         table = deltalake().DeltaTable.create(

@@ -5,6 +5,7 @@ files and its number are entered in one transaction, so a batch cannot be entere
 """
 
 import importlib
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -12,12 +13,16 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...errors import BadOption, NotReady
+from .errors import LakeError
+from .lock import entry_in
 from .place import Place
 from .records import BatchRecord
 
 IDENTIFIER: Final = "cometmq.messages"
 CATALOG: Final = "_iceberg.db"
 _METADATA: Final = "metadata"
+_ODD: Final = re.compile("[?#%]")
+"""What the catalog's address would not take for a part of its path."""
 _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -31,29 +36,40 @@ class IcebergCatalog:
     def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
         if not place.is_local:
             raise BadOption(f"{place.url}: an iceberg lake is a local path, for its catalog's sake")
+        if odd := _ODD.search(place.shown()):
+            raise BadOption(f"{place.url}: {odd[0]!r} cannot be in the path of an iceberg lake")
         self._place = place
+        self._synced: frozenset[str] = frozenset()
         _create(_catalog(place), place, schema, partitions)
-        self._sync_last()  # Who made the last entry may have been killed before it did.
+        self._sync()  # Who made the last entry may have been killed before it did.
 
     def has(self, record: BatchRecord) -> bool:
         reached = iceberg_table(self._place).properties.get(_property(record))
         return reached is not None and int(reached) >= record.batch
 
     def add(self, record: BatchRecord) -> None:
-        with iceberg_table(self._place).transaction() as entry:
-            entry.set_properties({_property(record): str(record.batch)})
-            entry.add_files([_uri(self._place, file.path) for file in record.files])
-        self._sync_last()
+        with entry_in(self._place):
+            if self.has(record):
+                raise LakeError(
+                    f"{self._place.url} has batch {record.batch} of this query already: another "
+                    f"archive writes this lake with the checkpoint {record.checkpoint}"
+                )
+            with iceberg_table(self._place).transaction() as entry:
+                entry.set_properties({_property(record): str(record.batch)})
+                entry.add_files([_uri(self._place, file.path) for file in record.files])
+        self._sync()
 
-    def _sync_last(self) -> None:
-        """Have all that the last entry made on disk, as every entry's maker has done before."""
+    def _sync(self) -> None:
+        """Have on disk all of which the table consists now. Entries that others have made since
+        ours stand on ours, and need it."""
         table = iceberg_table(self._place)
-        made = [table.metadata_location]
+        made = {table.metadata_location}
         if snapshot := table.current_snapshot():
-            manifests = snapshot.manifests(table.io)
-            mine = [one for one in manifests if one.added_snapshot_id == snapshot.snapshot_id]
-            made += [snapshot.manifest_list, *(one.manifest_path for one in mine)]
-        self._place.sync_files(f"{_METADATA}/{PurePosixPath(path).name}" for path in made)
+            made |= {snapshot.manifest_list}
+            made |= {manifest.manifest_path for manifest in snapshot.manifests(table.io)}
+        new = sorted(made - self._synced)
+        self._place.sync_files(f"{_METADATA}/{PurePosixPath(path).name}" for path in new)
+        self._synced = frozenset(made)
 
 
 def iceberg_table(place: Place) -> Any:
@@ -77,7 +93,7 @@ def _catalog(place: Place) -> Any:
     except ImportError as missing:
         raise NotReady(
             f"format iceberg is not available because of {missing}: "
-            "pip install 'pyiceberg[sql-sqlite,pyarrow]'"
+            "pip install 'pyiceberg[sql-sqlite,pyarrow]>=0.12'"
         ) from missing
     return catalogs.SqlCatalog("cometmq", uri=f"sqlite:///{place.shown(CATALOG)}")
 

@@ -33,20 +33,25 @@ NEEDED: Final = ("brokerName", "queueId", "queueOffset", "storeTimestamp")
 
 class Lake:
     def __init__(self, url: str, format: str, columns: Sequence[str]) -> None:  # noqa: A002
-        check_format(format)
-        _require_columns(columns)
+        check_request(format, columns)
         self.place = Place(url)
         self._records = Records(self.place)
-        facts, known = LakeFacts(format, tuple(columns)), self._records.facts()
-        self._check_facts(facts, known)
-        self._table: Table = table_of(format, self.place, columns)
-        if known is None:  # Not before there is a table: its package may be missing.
-            self._records.write_facts(facts)
+        with turn_in(self.place):  # Else two archives could both be the first, with two formats.
+            facts, known = LakeFacts(format, tuple(columns)), self._records.facts()
+            self._check_facts(facts, known)
+            self._table: Table = table_of(format, self.place, columns)
+            if known is None:  # Not before there is a table: its package may be missing.
+                self._records.write_facts(facts)
 
     def has(self, query: str, batch: int) -> bool:
         """Whether the query's last batch is this one, and decided."""
         last = self._last(query)
         return last is not None and last.batch == batch and self._is_decided(last)
+
+    def tidy(self, query: str, batch: int) -> None:
+        """Throw away what killed attempts at a batch left that is not decided: were it the batch
+        for which there is no room, they would fill the disk."""
+        sweep(self.place, query, batch)
 
     def commit(self, record: BatchRecord, new_topics: Collection[str] = ()) -> BatchRecord:
         """Have a batch in the lake once, however often it comes. The batch as the lake has it.
@@ -149,7 +154,9 @@ class Lake:
             raise BadOption(f"{self.place.url} has the columns {', '.join(known.columns)}")
 
 
-def _require_columns(columns: Sequence[str]) -> None:
+def check_request(format: str, columns: Sequence[str]) -> None:  # noqa: A002 - as Spark calls it
+    """BadOption for what no lake can be."""
+    check_format(format)
     missing = [name for name in NEEDED if name not in columns]
     if missing:
         raise BadOption(f"columns: a lake needs {', '.join(NEEDED)}; {missing[0]} is not there")

@@ -43,6 +43,13 @@ def turn_in(place: Place) -> AbstractContextManager[None]:
     return _locked_in(place, "topics", refusal, TURN_S)
 
 
+def entry_in(place: Place) -> AbstractContextManager[None]:
+    """Have no other archive enter a batch into the lake's table meanwhile, where the table itself
+    would refuse the later one."""
+    refusal = f"another archive has been entering a batch into {place.url} for {TURN_S:g} s"
+    return _locked_in(place, "entries", refusal, TURN_S)
+
+
 def sole_compaction(place: Place) -> AbstractContextManager[None]:
     """Have nobody else replace files meanwhile: Delta's log takes the same files as replaced twice,
     and has their rows twice from then on."""

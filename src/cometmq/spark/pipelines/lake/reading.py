@@ -13,7 +13,7 @@ from .delta import delta_files
 from .iceberg import iceberg_table
 from .place import Place
 from .records import LakeFacts, Records
-from .tables import DELTA, ICEBERG, row_columns
+from .tables import DELTA, ICEBERG, PARTITIONS, row_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,12 +23,14 @@ def read_lake(spark: "SparkSession", lake: str) -> "DataFrame":
     """Topic and date first, then the archive's columns."""
     place = Place(lake)
     facts = facts_of(place)
-    schema = f"topic string, date date, {ddl(row_columns(facts.columns))}"
+    columns = row_columns(facts.columns)
+    schema = f"topic string, date date, {ddl(columns)}"
     files = _files(place, facts.format)
     if files is not None and not files:
         return spark.createDataFrame([], schema)
     reader = spark.read.schema(schema).option("basePath", place.shown())
-    return reader.parquet(*([place.shown()] if files is None else files))
+    frame = reader.parquet(*([place.shown()] if files is None else files))
+    return frame.select(*PARTITIONS, *columns)  # Spark has those of directories last.
 
 
 def facts_of(place: Place) -> LakeFacts:
