@@ -249,7 +249,7 @@ async def test_a_recall_survives_a_restart_and_a_crash(tmp_path: Path) -> None:
 @bounded
 async def test_a_recall_is_answered_when_the_disk_has_it(tmp_path: Path) -> None:
     clock, disk = ManualClock(), HeldDisk()
-    how = {"clock": clock, "disk": disk, "flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": 100}
+    how = {"clock": clock, "disk": disk, "flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": 500}
     async with serving(tmp_path, **how, **ON) as broker:
         client = await Client.to(broker)
         sent = await send_at(client, clock.now_ms() + HOUR_MS)

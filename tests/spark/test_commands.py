@@ -289,9 +289,9 @@ def test_an_archive_that_is_ended_before_all_is_archived_says_so_by_its_exit_cod
 def test_sigterm_ends_an_archive_behind_its_batch(
     broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path
 ) -> None:
-    broker.create_topic("kept", 1)
-    send(producer, "kept", COUNT, queues=[0])
-    line = ("archive", "-n", broker.namesrv, "--topic", "kept", "--lake", tmp_path / "lake")
+    broker.create_topic("ended", 1)
+    send(producer, "ended", COUNT, queues=[0])
+    line = ("archive", "-n", broker.namesrv, "--topic", "ended", "--lake", tmp_path / "lake")
     with running(tmp_path / "said", *line, "--interval", "1s") as command:
         until(lambda: any("batch 0" in text for text in command.lines()))
         assert command.end(signal.SIGTERM) == 0

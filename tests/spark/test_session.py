@@ -84,18 +84,23 @@ def test_without_java_it_is_told_what_was_seen_and_what_to_install(tmp_path: Pat
         find_java({"PATH": str(tmp_path)})
 
 
-def test_the_shim_leaves_out_one_flag_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("release", ["17.0.15", "25.0.2", ""])
+def test_the_shim_leaves_out_flags_for_what_is_not_there_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     real = fake_java(tmp_path / "a place", "25") / "bin" / "java"
+    if release:
+        (real.parents[1] / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
     home = shim_home(real)
     assert home.is_relative_to(tmp_path / "cache")
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "", "$HOME", "'"]
+    opens = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+    absent = ["--add-modules=jdk.incubator.vector", *([opens] if release >= "25" else [])]
+    arguments = ["-Xmx1g", *absent, "-Dx=a b", "--add-opens=java.base/x=y", "", "$HOME", "'"]
     told = subprocess.run(
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True, timeout=30
     )
-    assert told.stdout.splitlines() == ["<-Xmx1g>", "<-Dx=a b>", "<>", "<$HOME>", "<'>"]
+    assert told.stdout.splitlines() == [f"<{a}>" for a in arguments if a not in absent]
     assert java_version(home / "bin" / "java") == 25
     assert shim_home(real) == home
 

