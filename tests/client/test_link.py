@@ -204,6 +204,39 @@ async def test_a_silent_broker_gets_a_new_connection() -> None:
             await until(lambda: one.codes.count(HEARTBEAT) > heard + 1)
 
 
+async def test_who_sends_no_heartbeat_hangs_up_on_a_silent_broker() -> None:
+    async with (
+        servant() as one,
+        FaultProxy(one.address) as proxy,
+        linked(one.address, heartbeat=None, request_timeout_s=0.2) as link,
+    ):
+        await link.ask(proxy.address, ECHO)
+        proxy.silence()
+        with pytest.raises(AnswerTimedOut):
+            await link.ask(proxy.address, ECHO)
+        await link.ask(proxy.address, ECHO)
+        assert proxy.traffic.connections == 2
+
+
+async def test_a_slow_request_leaves_the_others_of_who_sends_heartbeats_alone() -> None:
+    slow: list[Callable[[], None]] = []
+
+    def late(connection: Connection, command: Command) -> None:
+        slow.append(lambda: connection.answer(command, Response()))
+
+    async with servant() as one, linked(one.address) as link:
+        await link.routes.find(TOPIC)
+        address = link.routes.any_address_of("b") or ""
+        one.answers[ECHO] = late
+        other = asyncio.create_task(link.ask(address, ECHO))
+        await until(lambda: len(slow) == 1)
+        with pytest.raises(AnswerTimedOut):
+            await link.ask(address, ECHO, timeout_s=0.05)
+        await until(lambda: one.codes.count(HEARTBEAT) == 2)  # It asks beside, and is answered.
+        slow[0]()
+        await other
+
+
 async def test_an_answer_that_does_not_come_in_time_is_told_of() -> None:
     async with servant() as one:
         one.answers[ECHO] = lambda *_: None

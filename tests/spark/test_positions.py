@@ -1,5 +1,6 @@
 """Where places are in real queues, and which queues a read is about. Without Spark."""
 
+import asyncio
 import json
 import threading
 import time
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cometmq.client.admin.offsets import Offsets
 from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message
 from cometmq.protocol.message_queue import MessageQueue
@@ -138,6 +140,36 @@ def test_a_group_that_goes_on_while_it_is_asked_begins_at_the_end_that_was_seen(
         assert overview.resolve(read.starting, queues) == {queue: 9}
 
 
+def test_a_broker_that_leaves_while_a_groups_places_are_asked_for_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is said by those that stay is not that the group has no offset at the others."""
+    committed = Offsets.committed
+    with EmbeddedBroker(brokers=2) as broker:
+        broker.create_topic("left", 1)
+        queues = [MessageQueue("left", name, 0) for name in ("broker-a", "broker-b")]
+        with Producer(broker.namesrv, group="places") as producer, Admin(broker.namesrv) as admin:
+            for queue in queues:
+                send(producer, "left", 5, queues=[0], broker=queue.broker_name)
+            admin.groups.create("stayers")
+            admin.offsets.commit("stayers", dict.fromkeys(queues, 4))
+        given = {"topic": "left", "startingOffsets": "group", "consumerGroup": "stayers"}
+        read = read_options(options(broker, **given), streaming=False)
+        back = threading.Timer(1.0, broker.start_broker, [1])
+
+        async def asked_too_late(*asked: Any) -> dict[MessageQueue, int]:
+            if not back.is_alive() and not back.finished.is_set():
+                await asyncio.to_thread(broker.stop_broker, 1)
+                back.start()
+            return await committed(*asked)
+
+        with Overview(read) as overview:
+            found = overview.queues()
+            monkeypatch.setattr(Offsets, "committed", asked_too_late)
+            assert overview.resolve(read.starting, found) == dict.fromkeys(queues, 4)
+        back.join()
+
+
 def found_queues(broker: BlockingEmbeddedBroker, **more: object) -> list[str]:
     read = read_options(options(broker, **more), streaming=False)
     with Overview(read) as overview:
@@ -150,7 +182,11 @@ def test_topics_by_name_by_pattern_and_by_queue(broker: BlockingEmbeddedBroker) 
     expected = ["seek-a 0", "seek-a 1", "seek-b 0", "seek-b 1"]
     assert found_queues(broker, subscribe="seek-b, seek-a") == expected
     assert found_queues(broker, subscribePattern="seek-.*") == expected
-    assert found_queues(broker, subscribePattern="%DLQ%se.*") == ["%DLQ%seek 0", "%DLQ%seek 1"]
+    dead = ["%DLQ%seek 0", "%DLQ%seek 1"]
+    assert found_queues(broker, subscribePattern="%DLQ%se.*") == dead
+    everything = found_queues(broker, subscribePattern=".*|%DLQ%.*")
+    assert set(everything) >= {*expected, *dead}
+    assert not {queue for queue in everything if queue.startswith(("RMQ_SYS_", "TBW102"))}
     assert found_queues(broker, subscribePattern="nothing-.*") == []
     assigned = json.dumps({"seek-b": ["broker-a:1"], "seek-a": ["broker-a:0"]})
     assert found_queues(broker, assign=assigned) == ["seek-a 0", "seek-b 1"]

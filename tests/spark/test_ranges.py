@@ -292,6 +292,70 @@ def test_a_queue_that_ends_too_early_is_a_loss(
     assert "lost between 10 and 15" in caplog.text
 
 
+def damage(monkeypatch: pytest.MonkeyPatch, numbers: set[int], field: slice) -> None:
+    """Have some records come with a field damaged, as from a broker with a bad disk."""
+    from cometmq.spark.topic.pulls import Pulled, Pulls
+
+    answer = Pulls.answer
+
+    async def damaged(pulls: Pulls, asked: Any) -> Pulled:
+        told = await answer(pulls, asked)
+        records, at = bytearray(told.records), 0
+        while at < len(records):
+            size = int.from_bytes(records[at : at + 4], "big")
+            if int.from_bytes(records[at + 20 : at + 28], "big") in numbers:
+                records[at + field.start : at + field.stop] = bytes(field.stop - field.start)
+            at += size
+        return told._replace(records=bytes(records))
+
+    monkeypatch.setattr(Pulls, "answer", damaged)
+
+
+SIZE, MAGIC = slice(0, 4), slice(4, 8)
+FILTERS: list[dict[str, Any]] = [{}, {"tags": "even"}, {"sql92": "TAGS = 'even'"}]
+
+
+@pytest.mark.parametrize("where", FILTERS, ids=["all", "tags", "sql92"])
+def test_messages_that_are_damaged_are_lost_also_with_a_filter(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: dict[str, Any]
+) -> None:
+    with EmbeddedBroker(settings={"enablePropertyFilter": True}) as broker:
+        broker.create_topic(TOPIC, 1)
+        with Producer(broker.namesrv, group="ranges") as producer:
+            send(
+                producer, TOPIC, 20, queues=[0],
+                message=lambda n: Message(TOPIC, b"%d" % n, tags="odd" if n % 2 else "even"),
+            )  # fmt: skip
+        step = 2 if where else 1
+        damage(monkeypatch, {4}, MAGIC)
+        with pytest.raises(DataLost, match="between 0 and 20: 1 of them: no record at byte"):
+            rows(broker, 0, 20, **where)
+        found = rows(broker, 0, 20, ["queueOffset"], failOnDataLoss=False, **where)
+        assert [row["queueOffset"] for row in found] == [n for n in range(0, 20, step) if n != 4]
+        assert "lost between 0 and 20: 1 of them" in caplog.text
+        damage(monkeypatch, {4}, SIZE)  # Nothing behind it can be found.
+        with pytest.raises(DataLost, match=r"between 0 and 20: \d+ of them: no record at byte"):
+            rows(broker, 0, 20, **where)
+
+
+def test_a_damaged_message_behind_the_range_is_told_by_who_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer to a filter goes on behind what was asked for."""
+    with EmbeddedBroker() as broker:
+        broker.create_topic(TOPIC, 1)
+        with Producer(broker.namesrv, group="ranges") as producer:
+            send(
+                producer, TOPIC, 20, queues=[0],
+                message=lambda n: Message(TOPIC, b"%d" % n, tags="odd" if n % 2 else "even"),
+            )  # fmt: skip
+        damage(monkeypatch, {12}, MAGIC)
+        found = rows(broker, 0, 10, ["queueOffset"], tags="even")
+        assert [row["queueOffset"] for row in found] == [0, 2, 4, 6, 8]
+        with pytest.raises(DataLost, match="between 10 and 20: 1 of them"):
+            rows(broker, 10, 20, tags="even")
+
+
 def answer_first(monkeypatch: pytest.MonkeyPatch, code: ResponseCode) -> None:
     """Have the first answer be one that brings nothing and goes on where it was asked, at 5."""
     from cometmq.spark.topic.pulls import Pulled, Pulls

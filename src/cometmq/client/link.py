@@ -212,9 +212,11 @@ class Link:
             log.warning("no heartbeat to broker %s: %s", address, error)
 
     def doubt(self, address: str) -> None:
-        """A broker did not answer: find out beside whether its connection is dead."""
-        known = self._heartbeat is not None and address in self.routes.addresses
-        if self._running and known and address not in self._doubted:
+        """A broker did not answer: find out beside whether its connection is dead. Who sends no
+        heartbeats has nothing to find it out with, and takes it for dead: little hangs on it."""
+        if self._heartbeat is None:
+            self._connections.drop(address)
+        elif self._running and address in self.routes.addresses and address not in self._doubted:
             self._doubted.add(address)
             probe = self.spawn(self._beat_at(address))
             probe.add_done_callback(lambda _: self._doubted.discard(address))

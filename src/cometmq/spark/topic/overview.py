@@ -51,10 +51,12 @@ class Overview:
         self._call(self._stop())
         self._background.stop()
 
-    def queues(self, places: ByQueue | None = None) -> KnownQueues:
-        """All queues there are now. Those in which a stream has a place already may be away."""
+    def queues(self, places: ByQueue | None = None, *, all_answer: bool = False) -> KnownQueues:
+        """All queues there are now. Those in which a stream has a place already may be away; with
+        `all_answer` not those of brokers that are listed."""
         return self._patiently(
-            lambda: discover(self._admin, self._options, places), "looking for queues"
+            lambda: discover(self._admin, self._options, places, all_answer=all_answer),
+            "looking for queues",
         )
 
     def gone(self, queues: Collection[MessageQueue]) -> set[MessageQueue]:

@@ -4,13 +4,15 @@ Offsets that a user writes must name every queue that is read, and no other: a f
 be read from a place that nobody chose.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from cometmq.client.admin import Admin
-from cometmq.client.admin.reach import together
+from cometmq.client.admin.reach import holders_in, together
+from cometmq.client.errors import NoRoute
 from cometmq.protocol.message_queue import MessageQueue
 
 from ..errors import BadOption
+from .copies import without_master
 from .discovery import KnownQueues
 from .offsets import EARLIEST, LATEST, ByQueue, queue_text
 from .options import Named, Position
@@ -40,12 +42,24 @@ async def _of_group(admin: Admin, queues: KnownQueues, group: str) -> ByQueue:
     topics = sorted({queue.topic for queue in queues})
     tables = await together(*(admin.offsets.committed(group, topic) for topic in topics))
     committed = {q: at for table in tables for q, at in table.items() if q in queues}
+    await _require_masters(admin, queues.keys() - committed)
     for queue, at in committed.items():
         end = queues[queue].max_offset
         # Behind the end, unless queue and group have both gone on since the queue was looked at.
         if end < at <= await admin.offsets.max(queue):
             committed[queue] = end
     return beginnings(queues) | committed
+
+
+async def _require_masters(admin: Admin, queues: Collection[MessageQueue]) -> None:
+    """Of a broker that has just left, nobody says whether a group has an offset there."""
+    for topic in sorted({queue.topic for queue in queues}):
+        route = await admin.topics.route(topic)
+        there = {node.name for node in holders_in(route, topic)}
+        there -= await without_master(admin, route)
+        wanted = {queue.broker_name for queue in queues if queue.topic == topic}
+        if away := sorted(wanted - there):
+            raise NoRoute(f"the master of {', '.join(away)} is away")
 
 
 def _by_offsets(place: Position, queues: KnownQueues) -> ByQueue:

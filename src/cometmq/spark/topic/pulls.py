@@ -6,12 +6,15 @@ master and end earlier, so only what it has counts: what it lacks is the master'
 """
 
 import asyncio
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
 from cometmq.client.errors import (
+    AnswerTimedOut,
     BrokerError,
     ClientError,
     NoRoute,
@@ -99,7 +102,7 @@ class Pulls:
         """What the queue's broker says of itself."""
         assert self._connection is not None
         request = self._link.signed(Request(RequestCode.GET_BROKER_CONFIG))
-        with transport_errors():
+        with self._hanging_up():
             answer = await self._connection.request(request, ANSWER_TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:
             raise error_of(answer.code, answer.remark, self._queue.broker_name)
@@ -114,7 +117,7 @@ class Pulls:
             return self._connection.ask(request, ANSWER_TIMEOUT_S)
 
     async def answer(self, asked: asyncio.Future[Command]) -> Pulled:
-        with transport_errors():
+        with self._hanging_up():
             command = await asked
         if command.code not in _ANSWERS:
             raise await self._refusal(command)
@@ -125,6 +128,18 @@ class Pulls:
             raise self._lacking()
         begin = 0 if self._is_master is False else told.min_offset
         return Pulled(command.code, command.body, told.next_begin_offset, begin, told.max_offset)
+
+    @contextlib.contextmanager
+    def _hanging_up(self) -> Iterator[None]:
+        """On a broker that is silent: a new connection may still reach it, and TCP alone might need
+        a quarter of an hour to notice."""
+        try:
+            with transport_errors():
+                yield
+        except AnswerTimedOut:
+            if self._connection is not None:
+                self._connection.abort()
+            raise
 
     # -- who answers -----------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ PAUSE_MAX_S = 5.0
 """Of Spark between two batches, while the event loop stands still: far less than pulls wait for
 their answers."""
 _WRAPPED = INNER_BATCH | NEED_UNWRAP
+_QUEUE_OFFSET = slice(20, 28)
+"""Where a record has it."""
 _TOLERATED = "failOnDataLoss=false"
 _OFFSET = "queueOffset"
 _OF_PIECES = ("msgId", "body", "properties")
@@ -229,7 +231,7 @@ class RangeReading:
                 raise _NotThere("the broker wants to be asked again")
             if reached <= start:
                 raise BadAnswer(f"{self._name} goes on at {reached} after {start}, says its broker")
-            self._add(pulled.records, start, min(reached, self._ahead.limit))
+            self._add(pulled.records, start, reached)
             return reached
         if start < pulled.min_offset:
             reached = min(pulled.min_offset, self._part.end)
@@ -239,24 +241,36 @@ class RangeReading:
         # Also when an operator has just moved the group by whose name we pull.
         raise _NotThere(f"the queue ends at {pulled.max_offset}")
 
-    def _add(self, records: bytes, start: int, end: int) -> None:
+    def _add(self, records: bytes, start: int, reached: int) -> None:
+        end, damaged = min(reached, self._ahead.limit), 0
         try:
             added, why = self._builder.add(records, start, end), "they cannot be read there"
         except MalformedRecord as error:
-            added, why = self._add_one_by_one(records, start, end), str(error)
-        if added < end - start and not self._is_filtered:
+            added, damaged = self._add_one_by_one(records, start, end, reached)
+            why = str(error)
+        missing = end - start - added
+        # A filter passes messages over, but what came has passed it.
+        lost = min(damaged, missing) if self._is_filtered else missing
+        if lost > 0:
             why = self._about_wrapped(records) or why
-            lost = QueueRange(self._part.queue, start, end)
-            self._losses.found(lost, f"{end - start - added} of them: {why}")
+            self._losses.found(QueueRange(self._part.queue, start, end), f"{lost} of them: {why}")
 
-    def _add_one_by_one(self, records: bytes, start: int, end: int) -> int:
-        """All but those that are damaged."""
-        added = at = 0
-        while size := int.from_bytes(records[at : at + 4], "big"):
-            with contextlib.suppress(MalformedRecord):
-                added += self._builder.add(records[at : at + size], start, end)
+    def _add_one_by_one(
+        self, records: bytes, start: int, end: int, reached: int
+    ) -> tuple[int, int]:
+        """All but those that are damaged; how many, and how many are. Those that say themselves
+        that they are behind the end come again with what is asked for there."""
+        added = damaged = at = 0
+        while at < len(records):
+            # Without a size nothing behind it can be found.
+            size = int.from_bytes(records[at : at + 4], "big") or len(records)
+            record = records[at : at + size]
+            try:
+                added += self._builder.add(record, start, end)
+            except MalformedRecord:
+                damaged += not end <= int.from_bytes(record[_QUEUE_OFFSET], "big") < reached
             at += size
-        return added
+        return added, damaged
 
     def _about_wrapped(self, records: bytes) -> str:
         """Why there are fewer records than messages, if there are whole batches among them."""

@@ -105,10 +105,13 @@ class Stream:
             time.sleep(IDLE_S)
 
     def _queues(self, before: Progress) -> KnownQueues:
-        queues = self._overview.queues(before.ends if before.has_begun else None)
+        is_present = self._ends_at_present and self._target is None
+        places = before.ends if before.has_begun else None
+        # What a broker has that does not answer in time belongs to the present, too.
+        queues = self._overview.queues(places, all_answer=is_present)
         self._tell_away(before, queues)
         self._check_gone(before, queues)
-        if self._ends_at_present and self._target is None:
+        if is_present:
             self._target = ends(queues)
         if self._target is not None:
             queues = {queue: stats for queue, stats in queues.items() if queue in self._target}
