@@ -115,15 +115,18 @@ def test_queries_batches_and_partitions_give_different_ids() -> None:
     assert {len(text) for text in made} == {32}
 
 
+@pytest.mark.parametrize("late_rows", [0, 2])
 @pytest.mark.parametrize("seed", range(20))
-def test_where_a_queue_is_cut_into_ranges_makes_no_difference(seed: int) -> None:
+def test_where_a_queue_is_cut_into_ranges_makes_no_difference(seed: int, late_rows: int) -> None:
     rng = random.Random(seed)
-    queue: list[str] = []
+    queue, before = list[str](), list[str]()
     for batch in range(6):
         rows = ids("q", batch, range(rng.randrange(1, 8)))
         for _ in range(rng.randrange(1, 4)):
             queue += rows[: rng.randrange(1, len(rows) + 1)] + [FOREIGN] * rng.randrange(2)
+            queue += before[:late_rows]
         queue += rows
+        before = rows
     cuts = sorted(rng.sample(range(1, len(queue)), 3))
     kept: list[str] = []
     for start, end in itertools.pairwise([0, *cuts, len(queue)]):
@@ -137,6 +140,21 @@ def test_where_a_queue_is_cut_into_ranges_makes_no_difference(seed: int) -> None
         kept += [text for number, text in enumerate(texts) if number not in repeated]
     assert kept == left(queue)
     assert len({*kept} - {FOREIGN}) == len([text for text in kept if text != FOREIGN])
+
+
+def test_a_late_row_of_the_batch_before_does_not_end_the_search_behind_it() -> None:
+    """A task that Spark gave up has sent it among rows of the next batch."""
+    oldest, old, rows = ids("q", 5, range(1)), ids("q", 6, range(3)), ids("q", 7, range(3))
+    duplicates = Duplicates(1000)
+    earlier = Earlier(duplicates.unknown(piece(rows)))
+    for texts in (old[2:], rows, old):
+        earlier.add(piece(texts))
+        assert not earlier.is_complete
+    earlier.add(piece(oldest))
+    assert earlier.is_complete
+    duplicates.before(earlier)
+    assert duplicates.repeated(piece(rows)) == [0, 1, 2]
+    assert duplicates.repeated(piece(old)) == [0, 1, 2], "more late ones, later in the range"
 
 
 # -- with a broker -------------------------------------------------------------------------------

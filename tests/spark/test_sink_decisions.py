@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from cometmq.broker.transactions import open_halves, transactions
-from cometmq.client.admin import Admin
+from cometmq.client.admin.reach import BrokerNode, Reach
+from cometmq.client.cluster import cluster_at
 from cometmq.client.errors import TopicNotFound, Unreachable
 from cometmq.client.link import Link
 from cometmq.client.received import ReceivedMessage
@@ -17,7 +18,7 @@ from cometmq.client.routes import Route, Routes
 from cometmq.protocol.codes import ResponseCode
 from cometmq.protocol.command import Command, Response
 from cometmq.spark.errors import ClusterAway, NotSent
-from cometmq.spark.sink import decisions
+from cometmq.spark.sink import decisions, shown
 from cometmq.spark.sink.halves import Half
 from cometmq.spark.sink.ids import Origin
 from cometmq.spark.sink.shown import Shown
@@ -244,20 +245,32 @@ def test_a_topic_that_name_servers_do_not_know_for_a_moment_is_waited_for(
         assert bodies_in(broker, topic) == ["a"]
 
 
-async def test_what_is_shown_is_looked_for_until_its_topic_is_known_again() -> None:
-    half = Half("away", "broker-a", 0, 0, 0, "id", row_crc=0)
-    errors: list[Exception] = [Unreachable("no broker"), TopicNotFound("no route")]
+async def test_what_is_shown_is_looked_for_until_its_broker_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    half = Half("away", "broker-b", 0, 0, 0, "id", row_crc=0)
+    told: list[Exception | str] = [Unreachable("no NameServer"), "a", "ab"]
+    asked = list[str]()
 
-    async def by_id(topic: str, unique_id: str) -> Sequence[ReceivedMessage]:
+    async def nodes(_: Reach) -> list[BrokerNode]:
+        answer = told.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return [BrokerNode("c", f"broker-{name}", 0, f"{name}:1") for name in answer]
+
+    async def found(
+        _: Reach, at: list[BrokerNode], topic: str, unique_id: str
+    ) -> Sequence[ReceivedMessage]:
         assert (topic, unique_id) == ("away", "id")
-        if errors:
-            raise errors.pop()
+        asked.extend(node.name for node in at)
         return ()
 
-    admin = Admin("127.0.0.1:1")
-    admin.messages.by_id = by_id  # type: ignore[method-assign, assignment]
-    assert await Shown(admin, patience_s=30).among([half]) == set()
-    assert not errors
+    monkeypatch.setattr(Reach, "nodes", nodes)
+    monkeypatch.setattr(shown, "found_by_id", found)
+    looking = Shown(Link(cluster_at("127.0.0.1:1")), patience_s=30)
+    assert await looking.among([half], ["broker-b"]) == set()
+    assert asked == ["broker-b"]
+    assert not told
 
 
 def test_a_broker_that_was_out_of_reach_is_looked_for_anew(

@@ -8,7 +8,7 @@ import pytest
 from cometmq.namesrv.config import NamesrvConfig
 from cometmq.namesrv.server import NameServer
 from cometmq.spark.errors import ClusterAway
-from cometmq.spark.sink.commits import Batch, Commits
+from cometmq.spark.sink.commits import Batch, Commits, Mark
 from cometmq.spark.sink.options import read_sink_options
 from cometmq.testing.ports import LOOPBACK, ReservedPort
 
@@ -35,11 +35,16 @@ class Namesrvs:
 
     async def commit(self, batch: int) -> None:
         """Of nothing, so that there is no need of a broker."""
-        addresses = ";".join(f"{LOOPBACK}:{port}" for port in self._ports)
+        async with self.commits() as commits:
+            await commits.commit_batch(Batch("q", (), {}), batch)
+
+    def commits(self, *numbers: int) -> Commits:
+        """By all NameServers, or by these."""
+        ports = [self._ports[number] for number in numbers] or self._ports
+        addresses = ";".join(f"{LOOPBACK}:{port}" for port in ports)
         given = {"namesrvAddr": addresses, "topic": "t", "sendTimeout": "1s"}
         options = read_sink_options({**given, "deliveryGuarantee": "transactional"})
-        async with Commits(options, is_ordered=False) as commits:
-            await commits.commit_batch(Batch("q", (), {}), batch)
+        return Commits(options, is_ordered=False)
 
 
 @contextlib.asynccontextmanager
@@ -81,6 +86,19 @@ async def test_one_that_was_replaced_does_not_make_a_batch_forgotten(
             caplog.clear()
             await servers.commit(3)
             assert SEEN in caplog.text
+
+
+async def test_where_rows_are_shown_is_not_forgotten_when_one_has_missed_an_attempt() -> None:
+    async with namesrvs(3) as servers:
+        for numbers, mark in (
+            ((0, 1), Mark(3, done=True, brokers={"broker-a"})),
+            ((1, 2), Mark(3, done=False, brokers={"broker-a", "broker-b"})),
+        ):
+            async with servers.commits(*numbers) as commits:
+                await commits._write("q", mark)
+        await servers.stop(1)
+        async with servers.commits() as commits:
+            assert (await commits._read("q")).brokers == {"broker-a", "broker-b"}
 
 
 @pytest.mark.parametrize(("count", "away"), [(2, 1), (3, 2)])

@@ -644,6 +644,25 @@ def test_what_a_broker_refuses_to_roll_back_is_not_looked_for_again(
     assert undecided(broker) == before
 
 
+def test_what_killed_attempts_left_is_rolled_back_though_its_topic_was_deleted(
+    broker: BlockingEmbeddedBroker,
+) -> None:
+    """Else each later batch would wait for its route, as long as it may."""
+    for topic in ("kept", "deleted"):
+        broker.create_topic(topic, 1)
+    before, plan = undecided(broker), plan_of(broker, "kept")
+    rows = batch(["b"], topic=["deleted"])
+    write_rows(
+        options(broker, **TRANSACTIONAL), Origin("query of kept", 0, 0), rows.schema.names, plan,
+        iter([rows]),
+    )  # fmt: skip
+    nothing = halves_of(broker, "kept", batch(pa.array([], pa.string())), plan=plan)
+    with Admin(broker.namesrv) as admin:
+        admin.topics.delete("deleted")
+    stream_writer(broker, "kept", sendTimeout="1s").commit([nothing], 0)
+    assert undecided(broker) == before
+
+
 def failing_with(error: Exception) -> Callable[[Decisions, Sequence[Half]], Awaitable[None]]:
     async def fails(_: Decisions, halves: Sequence[Half]) -> None:
         if halves:

@@ -80,8 +80,8 @@ class Messages:
     async def by_id(self, topic: str, message_id: str) -> list[ReceivedMessage]:
         """The messages of a topic with this unique id, oldest first. What was sent again after an
         answer that never came is there twice."""
-        found = await self._query(topic, message_id, 0, _TIME_MAX, RESULTS_MAX, unique=True)
-        return [message for message in found if message.message_id == message_id]
+        nodes = await self._reach.holders(topic)
+        return await found_by_id(self._reach, nodes, topic, message_id)
 
     async def by_key(
         self,
@@ -98,7 +98,8 @@ class Messages:
             raise IllegalArgument(f"limit {limit}: 1 to {RESULTS_MAX} is expected")
         begin_ms, end_ms = milliseconds(begin), milliseconds(end)
         since_ms = max(0, begin_ms - _INDEX_STEP_MS)
-        found = await self._query(topic, key, since_ms, end_ms, limit, unique=False)
+        nodes = await self._reach.holders(topic)
+        found = await _found(self._reach, nodes, topic, key, since_ms, end_ms, limit, unique=False)
         # A broker finds them by a hash of the key.
         return [
             message
@@ -211,32 +212,44 @@ class Messages:
                 return node, offset
         return BrokerNode("", "", 0, str(host)), offset
 
-    async def _query(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, *, unique: bool
-    ) -> list[ReceivedMessage]:
-        fields = {
-            "topic": topic, "key": key, "maxNum": limit, "beginTimestamp": begin_ms,
-            "endTimestamp": end_ms, "_UNIQUE_KEY_QUERY": unique,
-        }  # fmt: skip
-        answers = await self._reach.ask_each(
-            await self._reach.holders(topic),
-            RequestCode.QUERY_MESSAGE,
-            fields,
-            accept=_FOUND_OR_NOT,
-        )
-        found = [
-            message
-            for node, answer in answers
-            if answer.code == ResponseCode.SUCCESS
-            for message in messages_in(answer, node)
-        ]
-        return sorted(found, key=lambda message: message.store_timestamp)
-
     async def _pull(
         self, node: BrokerNode, queue: MessageQueue, offset: int, count: int, tags: str = ALL
     ) -> Command:
         fields = _pull_fields(queue, offset, count, tags)
         return await self._reach.ask(node, RequestCode.PULL_MESSAGE, fields, accept=_PULLED_OR_NOT)
+
+
+async def found_by_id(
+    reach: Reach, nodes: Iterable[BrokerNode], topic: str, message_id: str
+) -> list[ReceivedMessage]:
+    """As `Messages.by_id`, at these brokers."""
+    found = await _found(reach, nodes, topic, message_id, 0, _TIME_MAX, RESULTS_MAX, unique=True)
+    return [message for message in found if message.message_id == message_id]
+
+
+async def _found(
+    reach: Reach,
+    nodes: Iterable[BrokerNode],
+    topic: str,
+    key: str,
+    begin_ms: int,
+    end_ms: int,
+    limit: int,
+    *,
+    unique: bool,
+) -> list[ReceivedMessage]:
+    fields = {
+        "topic": topic, "key": key, "maxNum": limit, "beginTimestamp": begin_ms,
+        "endTimestamp": end_ms, "_UNIQUE_KEY_QUERY": unique,
+    }  # fmt: skip
+    answers = await reach.ask_each(nodes, RequestCode.QUERY_MESSAGE, fields, accept=_FOUND_OR_NOT)
+    found = [
+        message
+        for node, answer in answers
+        if answer.code == ResponseCode.SUCCESS
+        for message in messages_in(answer, node)
+    ]
+    return sorted(found, key=lambda message: message.store_timestamp)
 
 
 def _pull_fields(

@@ -3,7 +3,8 @@
 NameServers keep how far each query has come, as a value for its id: that batch 7 has begun before
 its first half message is committed, that it is done behind the last. More than half of them must
 know, and more than half are asked, so that one may be away or new. A batch that Spark runs again,
-because its driver died before it noted the end, is not shown to consumers a second time:
+because its driver died before it noted the end, is not shown to consumers a second time. All
+brokers that may have shown rows of it are asked, also one that is away: the batch waits for it.
 
     7 has begun  half messages of batch 7 whose rows are in the topic already are rolled back, the
                  others committed; also when it is done, since a clone may have other rows
@@ -13,7 +14,7 @@ because its driver died before it noted the end, is not shown to consumers a sec
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -51,6 +52,8 @@ class Mark(msgspec.Struct, frozen=True):
     done: bool = True
     half_ends: HalfEnds = {}
     """Where the brokers' queues of half messages ended: what is before that is decided."""
+    brokers: Collection[str] = ()
+    """Where rows of the batch may be shown, by whichever attempt at it."""
 
 
 class Commits:
@@ -59,7 +62,7 @@ class Commits:
         self._options = options
         self._admin = Admin(options.cluster)
         self._link = Link(options.cluster)
-        self._shown = Shown(self._admin, options.send_timeout_s)
+        self._shown = Shown(self._link, options.send_timeout_s)
         self._decisions = Decisions(self._link, options, self._shown, is_ordered=is_ordered)
         self._orphans = Orphans(self._admin, self._decisions)
 
@@ -91,18 +94,20 @@ class Commits:
                 f"{batch}: its checkpoint is an older copy, or a clone; start with a new checkpoint"
             )
         since = {**written.half_ends, **mark.half_ends}
+        brokers = {half.broker_name for half in halves}
         shown = set[Half]()
         if mark.batch == batch:
             log.warning(
                 "batch %d of query %s was begun before: what is shown already is not shown again",
                 batch, query,
             )  # fmt: skip
-            shown = await self._shown.among_the_newest(halves)
-        await self._write(query, Mark(batch, done=False, half_ends=since))
+            shown = await self._shown.among_the_newest(halves, mark.brokers)
+            brokers.update(mark.brokers)
+        await self._write(query, Mark(batch, done=False, half_ends=since, brokers=brokers))
         await self._decisions.commit([half for half in halves if half not in shown])
         await self._decisions.roll_back([half for half in halves if half in shown])
         ends = await self._orphans.roll_back(query, since, halves)
-        await self._write(query, Mark(batch, done=True, half_ends=ends))
+        await self._write(query, Mark(batch, done=True, half_ends=ends, brokers=brokers))
 
     async def roll_back(self, written: Batch) -> None:
         await self._decisions.roll_back(written.halves)
@@ -123,7 +128,10 @@ class Commits:
             patience_s=self._options.send_timeout_s,
         )
         marks = [msgspec.json.decode(text, type=Mark) for text in told]
-        return max(marks, key=lambda mark: (mark.batch, mark.done), default=Mark())
+        newest = max(marks, key=lambda mark: (mark.batch, mark.done), default=Mark())
+        # One that missed the last attempt at the batch does not know where that has shown rows.
+        brokers = {name for mark in marks if mark.batch == newest.batch for name in mark.brokers}
+        return msgspec.structs.replace(newest, brokers=brokers)
 
     async def _write(self, query: str, mark: Mark) -> None:
         await patiently(

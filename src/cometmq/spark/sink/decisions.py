@@ -27,6 +27,7 @@ from cometmq.client.producer.results import STATUS_OF_CODE
 from cometmq.client.producer.transactions import CheckFields, Decision, end_fields
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Request
+from cometmq.protocol.names import HALF_TOPIC
 from cometmq.transport.connection import Connection
 from cometmq.transport.errors import RequestTimeout, TransportError
 
@@ -105,9 +106,10 @@ class Decisions:
     async def _tell(self, name: str, few: _Round, decision: Decision) -> None:
         """All that are open; the first thing that is wrong, once all have an answer or none."""
         again, few.was_tried = few.was_tried, True
-        connection = await self._connection(name, few.open[0].topic, again=again)
+        topic = await self._routed(few.open[0].topic, decision)
+        connection = await self._connection(name, topic, again=again)
         if decision is Decision.COMMIT:
-            few.close(await self._shown.among_the_newest(few.unanswered))
+            few.close(await self._shown.among_the_newest(few.unanswered, [name]))
         while few.open:
             outcomes = await self._outcomes(connection, few.open, decision)
             wrong = {
@@ -118,6 +120,16 @@ class Decisions:
             few.close(outcomes.keys() - wrong.keys())
             if wrong:
                 raise next(iter(wrong.values()))
+
+    async def _routed(self, topic: str, decision: Decision) -> str:
+        """By whose route the broker is found. A rollback needs no topic, and may be told when that
+        was deleted; not all brokers tell of the half messages' own from the beginning."""
+        if decision is Decision.ROLLBACK:
+            try:
+                await self._link.routes.find(topic)
+            except TopicNotFound:
+                return HALF_TOPIC
+        return topic
 
     async def _connection(self, name: str, topic: str, *, again: bool) -> Connection:
         """To the master, who may be another one when it has to be told again."""

@@ -50,6 +50,12 @@ def origin_in_job(job: uuid.UUID, partition: int) -> Origin:
     return Origin(str(job), job.int & _BATCH_MAX, partition)
 
 
+def batch_before(batch: str) -> str:
+    """How ids of the batch before one begin, as those of its own do; of the first, the same."""
+    number = int(batch[QUERY_DIGITS:], 16)
+    return f"{batch[:QUERY_DIGITS]}{max(0, number - 1):08X}"
+
+
 class Ids(NamedTuple):
     """The ids of some rows: that of row 0 has `number`, those behind it count on."""
 

@@ -2,6 +2,9 @@
 
 A message is the same only if id, body and properties are: a partition that is computed again behind
 a shuffle may give the id to another row, which nobody has seen yet.
+
+Who asks names the brokers that may have them. One that is not registered now is waited for: the
+route of the topic would leave it out, and what it has shown would be taken for never shown.
 """
 
 import asyncio
@@ -9,10 +12,14 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from cometmq.client.admin import Admin
-from cometmq.client.errors import TopicNotFound
+from cometmq.client.admin.messages import found_by_id
+from cometmq.client.admin.reach import BrokerNode, Reach
+from cometmq.client.errors import NoRoute
+from cometmq.client.link import Link
+from cometmq.client.received import ReceivedMessage
+from cometmq.protocol.routes import MASTER_ID
 
-from ..topic.patience import AWAY, patiently
+from ..topic.patience import patiently
 from .halves import Half, row_crc
 
 log = logging.getLogger(__name__)
@@ -23,34 +30,36 @@ _PAUSE_S: Final = 0.2
 
 
 class Shown:
-    def __init__(self, admin: Admin, patience_s: float) -> None:
-        self._admin = admin
+    def __init__(self, link: Link, patience_s: float) -> None:
+        self._reach = Reach(link)
         self._patience_s = patience_s
         self._room = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-    async def among(self, halves: Collection[Half]) -> set[Half]:
-        """Slow: brokers are asked about one at a time."""
+    async def among(self, halves: Collection[Half], brokers: Collection[str]) -> set[Half]:
+        """Slow: these brokers are asked about one at a time."""
         asked = list(halves)
-        found = await asyncio.gather(*map(self._is_shown, asked))
+        found = await asyncio.gather(*(self._is_shown(half, brokers) for half in asked))
         return {half for half, is_there in zip(asked, found, strict=True) if is_there}
 
-    async def among_the_newest(self, halves: Collection[Half]) -> set[Half]:
+    async def among_the_newest(
+        self, halves: Collection[Half], brokers: Collection[str]
+    ) -> set[Half]:
         """The same where some may have come a moment ago."""
         now = asyncio.get_running_loop().time
         deadline = now() + INDEX_LAG_S
-        found = await self.among(halves)
+        found = await self.among(halves, brokers)
         while len(found) < len(halves) and now() < deadline:
             await asyncio.sleep(_PAUSE_S)
-            found |= await self.among(set(halves) - found)
+            found |= await self.among(set(halves) - found, brokers)
         return found
 
-    async def _is_shown(self, half: Half) -> bool:
+    async def _is_shown(self, half: Half, brokers: Collection[str]) -> bool:
         async with self._room:
             found = await patiently(
-                lambda: self._admin.messages.by_id(half.topic, half.unique_id),
+                lambda: self._with_its_id(half, brokers),
                 f"looking for {half.unique_id} in topic {half.topic}",
-                (*AWAY, TopicNotFound), self._patience_s,
-            )  # fmt: skip
+                patience_s=self._patience_s,
+            )
         if any(row_crc(message.body, message.properties) == half.row_crc for message in found):
             return True
         if found:
@@ -60,3 +69,14 @@ class Shown:
                 half.topic, half.unique_id,
             )  # fmt: skip
         return False
+
+    async def _with_its_id(self, half: Half, brokers: Collection[str]) -> list[ReceivedMessage]:
+        masters = await self._masters(brokers)
+        return await found_by_id(self._reach, masters, half.topic, half.unique_id)
+
+    async def _masters(self, brokers: Collection[str]) -> list[BrokerNode]:
+        nodes = await self._reach.nodes()
+        masters = {node.name: node for node in nodes if node.broker_id == MASTER_ID}
+        if away := sorted(set(brokers) - masters.keys()):
+            raise NoRoute(f"no master is known now of {', '.join(away)}, where it may be shown")
+        return [masters[name] for name in brokers]

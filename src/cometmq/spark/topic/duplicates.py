@@ -16,7 +16,7 @@ from zlib import crc32
 from cometmq.protocol.columns import Column
 from cometmq.protocol.properties import RECORD_CRC, without_property
 
-from ..sink.ids import BATCH_DIGITS, FIXED, QUERY_DIGITS
+from ..sink.ids import BATCH_DIGITS, FIXED, QUERY_DIGITS, batch_before
 
 log = logging.getLogger(__name__)
 BATCHES_KEPT: Final = 2
@@ -188,7 +188,8 @@ class Earlier:
 
     def __init__(self, wanted: Mapping[str, str]) -> None:
         """`wanted`: as `Duplicates.unknown` tells it."""
-        self._wanted = wanted
+        self._oldest = {query: batch_before(batch) for query, batch in wanted.items()}
+        """A row of this one may be a late one, with what is looked for on both sides of it."""
         self._open = set(wanted)
         self.batches = {query: {batch: _Known()} for query, batch in wanted.items()}
         self.queries: set[str] = set()
@@ -196,8 +197,8 @@ class Earlier:
 
     @property
     def is_complete(self) -> bool:
-        """Whether of each query a message of an earlier batch was found: what stands before that
-        one does not matter."""
+        """Whether of each query a message was found that is older than the batch before the one
+        wanted: what stands before that message does not matter."""
         return not self._open
 
     def add(self, piece: Piece) -> None:
@@ -213,7 +214,7 @@ class Earlier:
         self.queries.add(query)
         if query not in self._open:
             return
-        if batch < self._wanted[query]:
+        if batch < self._oldest[query]:
             self._open.discard(query)
             return
         known = self.batches[query].setdefault(batch, _Known())
