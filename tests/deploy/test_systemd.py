@@ -56,6 +56,15 @@ def test_a_unit_runs_a_command_that_exists(role: str) -> None:
     assert options.config == [Path(f"/etc/cometmq/{role}.conf")]
 
 
+def test_the_archives_unit_keeps_its_lake_where_it_may_write() -> None:
+    found = unit("archive")
+    _, *arguments = found["ExecStart"].split()
+    options = build_parser(chosen_in(arguments)).parse_args(arguments)
+    assert Path(options.lake) == STATE / found["StateDirectory"]
+    assert not options.once
+    assert found["KillMode"] == "mixed", "else Java is told to end before its batch"
+
+
 def test_settings_are_taken_and_lie_where_the_unit_may_write() -> None:
     namesrv, ignored = load_namesrv(read_file(UNITS / "namesrv.conf"))
     assert not ignored
@@ -67,7 +76,7 @@ def test_settings_are_taken_and_lie_where_the_unit_may_write() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed here")
-@pytest.mark.parametrize("role", ["namesrv", "broker"])
+@pytest.mark.parametrize("role", ["namesrv", "broker", "archive"])
 def test_systemd_understands_them(role: str, tmp_path: Path) -> None:
     text = (UNITS / f"cometmq-{role}.service").read_text()
     copy = tmp_path / f"cometmq-{role}.service"
