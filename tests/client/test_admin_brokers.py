@@ -155,7 +155,9 @@ async def test_settings_of_a_name_server_are_changed() -> None:
         assert config["listenPort"] == address.split(":")[1]
 
 
-async def test_a_broker_that_is_away_fails_the_call_by_name_or_is_skipped() -> None:
+async def test_a_broker_that_is_away_fails_the_call_by_name_or_is_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with open_shop(through_proxy=True) as shop:
         nodes = await shop.admin.brokers.nodes()
         away = next(node.address for node in nodes if node.name == "broker-b")
@@ -167,6 +169,7 @@ async def test_a_broker_that_is_away_fails_the_call_by_name_or_is_skipped() -> N
         found = await shop.admin.brokers.runtime_info(skip_unreachable=True)
         assert list(found) == ["broker-a"]
         assert list(await shop.admin.members.producers(skip_unreachable=True)) == [SELLERS]
+        assert caplog.text.count("skipped: broker broker-b") == 1, "who asks on is told once"
         with pytest.raises(Unreachable, match="broker-b"):
             await shop.admin.topics.create("made")
         assert list(await shop.admin.topics.config("made", brokers=["broker-a"])) == ["broker-a"]

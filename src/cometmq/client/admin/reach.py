@@ -56,6 +56,9 @@ class Reach:
     def __init__(self, link: Link) -> None:
         self.link = link
         self._turns = asyncio.Semaphore(PEERS_AT_ONCE)
+        self._skipped: set[str] = set()
+        """Addresses of brokers that did not answer, and were told of: who asks again and again,
+        as streams do, need not say so each time."""
 
     # -- which brokers ---------------------------------------------------------------------------
 
@@ -155,8 +158,11 @@ class Reach:
             except _AWAY as error:
                 if not skip_unreachable:
                     raise
-                log.warning("skipped: %s", error)
+                if node.address not in self._skipped:
+                    log.warning("skipped: %s", error)
+                    self._skipped.add(node.address)
                 return node, None
+            self._skipped.discard(node.address)
             return node, answer
 
         answers = await together(*(one(node) for node in nodes))
