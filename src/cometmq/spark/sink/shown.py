@@ -9,8 +9,8 @@ route of the topic would leave it out, and what it has shown would be taken for 
 
 import asyncio
 import logging
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final, TypeVar
 
 from cometmq.client.admin.messages import found_by_id
 from cometmq.client.admin.reach import BrokerNode, Reach
@@ -23,6 +23,7 @@ from ..topic.patience import patiently
 from .halves import Half, row_crc
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 LOOKS_AT_ONCE: Final = 32
 INDEX_LAG_S: Final = 3.0
 """For so long a message may be stored before its broker finds it by its id, at most."""
@@ -37,8 +38,12 @@ class Shown:
 
     async def among(self, halves: Collection[Half], brokers: Collection[str]) -> set[Half]:
         """Slow: these brokers are asked about one at a time."""
-        asked = list(halves)
-        found = await asyncio.gather(*(self._is_shown(half, brokers) for half in asked))
+        if not halves:
+            return set()
+        asked, what = list(halves), f"looking for brokers {', '.join(sorted(brokers))}"
+        masters = await self._patiently(lambda: self._masters(brokers), what)
+        looks = (self._is_shown(half, brokers, masters) for half in asked)
+        found = await asyncio.gather(*looks)
         return {half for half, is_there in zip(asked, found, strict=True) if is_there}
 
     async def among_the_newest(
@@ -53,13 +58,19 @@ class Shown:
             found |= await self.among(set(halves) - found, brokers)
         return found
 
-    async def _is_shown(self, half: Half, brokers: Collection[str]) -> bool:
+    async def _is_shown(
+        self, half: Half, brokers: Collection[str], masters: Sequence[BrokerNode]
+    ) -> bool:
+        first = [masters]
+
+        async def look() -> list[ReceivedMessage]:
+            """Once more, others may be the masters."""
+            nodes = first.pop() if first else await self._masters(brokers)
+            return await found_by_id(self._reach, nodes, half.topic, half.unique_id)
+
         async with self._room:
-            found = await patiently(
-                lambda: self._with_its_id(half, brokers),
-                f"looking for {half.unique_id} in topic {half.topic}",
-                patience_s=self._patience_s,
-            )
+            what = f"looking for {half.unique_id} in topic {half.topic}"
+            found = await self._patiently(look, what)
         if any(row_crc(message.body, message.properties) == half.row_crc for message in found):
             return True
         if found:
@@ -70,9 +81,8 @@ class Shown:
             )  # fmt: skip
         return False
 
-    async def _with_its_id(self, half: Half, brokers: Collection[str]) -> list[ReceivedMessage]:
-        masters = await self._masters(brokers)
-        return await found_by_id(self._reach, masters, half.topic, half.unique_id)
+    async def _patiently(self, work: Callable[[], Awaitable[T]], what: str) -> T:
+        return await patiently(work, what, patience_s=self._patience_s)
 
     async def _masters(self, brokers: Collection[str]) -> list[BrokerNode]:
         nodes = await self._reach.nodes()
