@@ -509,24 +509,24 @@ def test_a_topic_made_anew_while_its_batch_was_archived_is_not_taken_for_archive
     producer: Producer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker.create_topic("anew", 1)
-    send(producer, "anew", 6, queues=[0])
-    queue = MessageQueue("anew", "broker-a", 0)
+    broker.create_topic("anew-meanwhile", 1)
+    send(producer, "anew-meanwhile", 6, queues=[0])
+    queue = MessageQueue("anew-meanwhile", "broker-a", 0)
     commit = Lake.commit
 
     def commit_late(lake: Lake, *given: Any) -> Any:
         with Admin(broker.namesrv) as admin:
-            admin.topics.delete("anew")
-        broker.create_topic("anew", 1)
-        send(producer, "anew", 4, queues=[0])
+            admin.topics.delete("anew-meanwhile")
+        broker.create_topic("anew-meanwhile", 1)
+        send(producer, "anew-meanwhile", 4, queues=[0])
         return commit(lake, *given)
 
     monkeypatch.setattr(Lake, "commit", commit_late)
     with pytest.raises(DataLost, match="between 4 and 6"):
-        run("anew")
+        run("anew-meanwhile")
     with Admin(broker.namesrv) as admin:
         assert admin.offsets.max(queue) == 4
-        assert admin.offsets.committed("cometmq-archive", "anew").get(queue) is None
+        assert admin.offsets.committed("cometmq-archive", "anew-meanwhile").get(queue) is None
 
 
 def test_a_task_that_fails_and_is_tried_again_leaves_nothing_behind(

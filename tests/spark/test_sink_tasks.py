@@ -648,18 +648,18 @@ def test_what_killed_attempts_left_is_rolled_back_though_its_topic_was_deleted(
     broker: BlockingEmbeddedBroker,
 ) -> None:
     """Else each later batch would wait for its route, as long as it may."""
-    for topic in ("kept", "deleted"):
+    for topic in ("tidied", "deleted-meanwhile"):
         broker.create_topic(topic, 1)
-    before, plan = undecided(broker), plan_of(broker, "kept")
-    rows = batch(["b"], topic=["deleted"])
+    before, plan = undecided(broker), plan_of(broker, "tidied")
+    rows = batch(["b"], topic=["deleted-meanwhile"])
     write_rows(
-        options(broker, **TRANSACTIONAL), Origin("query of kept", 0, 0), rows.schema.names, plan,
+        options(broker, **TRANSACTIONAL), Origin("query of tidied", 0, 0), rows.schema.names, plan,
         iter([rows]),
     )  # fmt: skip
-    nothing = halves_of(broker, "kept", batch(pa.array([], pa.string())), plan=plan)
+    nothing = halves_of(broker, "tidied", batch(pa.array([], pa.string())), plan=plan)
     with Admin(broker.namesrv) as admin:
-        admin.topics.delete("deleted")
-    stream_writer(broker, "kept", sendTimeout="1s").commit([nothing], 0)
+        admin.topics.delete("deleted-meanwhile")
+    stream_writer(broker, "tidied", sendTimeout="1s").commit([nothing], 0)
     assert undecided(broker) == before
 
 
