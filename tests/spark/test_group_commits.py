@@ -10,7 +10,7 @@ from cometmq.client.admin import Admin
 from cometmq.client.blocking import Admin as BlockingAdmin
 from cometmq.client.blocking import Producer as BlockingProducer
 from cometmq.client.cluster import Cluster
-from cometmq.client.errors import NoPermission, TopicNotFound
+from cometmq.client.errors import AnswerTimedOut, NoPermission, TopicNotFound
 from cometmq.client.names import Message, Producer
 from cometmq.protocol.codes import RequestCode, ResponseCode
 from cometmq.protocol.command import Command, Response
@@ -71,49 +71,81 @@ def refuse(_: Connection, __: Command) -> Response:
 # -- resets --------------------------------------------------------------------------------------
 
 
-async def test_a_group_that_was_reset_is_put_back_with_every_commit(
+async def test_a_group_that_was_reset_is_put_back_and_every_reset_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as (broker, admin):
         await fill(broker)
         assert await commit(admin, GROUP, {QUEUE: 5, SECOND: 5}) == {}
         assert caplog.messages == []
-        await admin.offsets.reset(GROUP, TOPIC, "earliest")
-        for at in (10, 12):
-            assert await commit(admin, GROUP, {QUEUE: at, SECOND: 5}) == {}
-            assert await admin.offsets.committed(GROUP, TOPIC) == {QUEUE: at, SECOND: 5}
-    (told,) = caplog.messages
-    assert told.startswith(f"group {GROUP} was reset by hand")
-    assert all(str(queue) in told for queue in (QUEUE, SECOND))
+        for _ in range(2):
+            await admin.offsets.reset(GROUP, TOPIC, "earliest")
+            for at in (10, 12):
+                assert await commit(admin, GROUP, {QUEUE: at, SECOND: 5}) == {}
+                assert await admin.offsets.committed(GROUP, TOPIC) == {QUEUE: at, SECOND: 5}
+            (told,) = caplog.messages
+            assert told.startswith(f"group {GROUP} was reset by hand")
+            assert all(str(queue) in told for queue in (QUEUE, SECOND))
+            caplog.clear()
 
 
-async def test_a_queue_that_has_no_such_offset_is_told_of_and_others_are_put_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_reset_costs_one_commit_more_and_no_later_one() -> None:
+    asked: list[int] = []
     async with serving() as (broker, admin):
+        table = handlers(broker)
+        for code, handle in list(table.items()):
+
+            def counted(connection: Connection, command: Command, handle: Any = handle) -> Any:
+                asked.append(command.code)
+                return handle(connection, command)
+
+            table[code] = counted
         await fill(broker)
+        await commit(admin, GROUP, {QUEUE: 5, SECOND: 5})
         await admin.offsets.reset(GROUP, TOPIC, "earliest")
-        for at in (10, 12):
-            assert await commit(admin, GROUP, {QUEUE: 99, SECOND: at}) == {}
-            assert await admin.offsets.committed(GROUP, TOPIC) == {QUEUE: 0, SECOND: at}
-    (told,) = (text for text in caplog.messages if "cannot be put back" in text)
-    assert str(QUEUE) in told
-    assert str(SECOND) not in told
+        asked.clear()
+        assert await commit(admin, GROUP, {QUEUE: 6, SECOND: 6}) == {}
+        assert asked.count(RequestCode.PULL_MESSAGE) == 2
+        asked.clear()
+        assert await commit(admin, GROUP, {QUEUE: 7, SECOND: 6}) == {}
+        assert asked == [RequestCode.UPDATE_CONSUMER_OFFSET] * 2
 
 
-async def test_what_retention_has_deleted_is_no_place_for_a_group_that_was_reset(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_group_that_was_reset_is_put_back_also_where_its_queue_does_not_reach() -> None:
+    """As every commit may be: the place is what its reader says."""
     async with serving(settings=SHORT) as (broker, admin):
         await fill(broker, 100, [QUEUE])
         await admin.brokers.delete_expired_log()
-        begin = await admin.offsets.min(QUEUE)
-        assert 20 < begin < 100
-        await admin.offsets.reset(GROUP, TOPIC, "latest")
-        assert await commit(admin, GROUP, {QUEUE: 7}) == {}
-        assert "cannot be put back" in caplog.text
-        assert await commit(admin, GROUP, {QUEUE: begin}) == {}
-        assert (await admin.offsets.committed(GROUP, TOPIC))[QUEUE] == begin
+        assert 20 < await admin.offsets.min(QUEUE) < 100
+        for at in (7, 199):
+            await admin.offsets.reset(GROUP, TOPIC, "latest")
+            assert await commit(admin, GROUP, {QUEUE: at}) == {}
+            assert (await admin.offsets.committed(GROUP, TOPIC))[QUEUE] == at
+
+
+async def test_a_reset_that_may_not_be_taken_is_told_of() -> None:
+    async with serving() as (broker, admin):
+        await admin.offsets.reset(GROUP, TOPIC, "earliest")
+        handlers(broker)[RequestCode.PULL_MESSAGE] = refuse
+        refused = await commit(admin, GROUP, {QUEUE: 3})
+    assert {topic: type(why) for topic, why in refused.items()} == {TOPIC: NoPermission}
+
+
+# -- brokers that are silent ---------------------------------------------------------------------
+
+
+async def test_a_silent_broker_costs_a_commit_one_time_out_however_many_queues_it_has() -> None:
+    queues, asked = 64, []
+    async with serving() as (broker, _):
+        await broker.create_topic("wide", queues)
+        wanted = {MessageQueue("wide", "broker-a", number): 0 for number in range(queues)}
+        async with Admin(Cluster(broker.namesrv, request_timeout_s=0.5)) as hasty:
+            assert await commit(hasty, GROUP, wanted) == {}
+            table = handlers(broker)
+            table[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda _, command: asked.append(command)
+            refused = await commit(hasty, GROUP, wanted)
+    assert {topic: type(why) for topic, why in refused.items()} == {"wide": AnswerTimedOut}
+    assert len(asked) == 1
 
 
 # -- groups that are not there yet ---------------------------------------------------------------

@@ -140,14 +140,15 @@ def test_a_group_that_goes_on_while_it_is_asked_begins_at_the_end_that_was_seen(
         assert overview.resolve(read.starting, queues) == {queue: 9}
 
 
+@pytest.mark.parametrize("names", [["broker-a"], ["broker-a", "broker-b"]], ids=["alone", "two"])
 def test_a_broker_that_leaves_while_a_groups_places_are_asked_for_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+    names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is said by those that stay is not that the group has no offset at the others."""
     committed = Offsets.committed
-    with EmbeddedBroker(brokers=2) as broker:
+    with EmbeddedBroker(brokers=len(names)) as broker:
         broker.create_topic("left", 1)
-        queues = [MessageQueue("left", name, 0) for name in ("broker-a", "broker-b")]
+        queues = [MessageQueue("left", name, 0) for name in names]
         with Producer(broker.namesrv, group="places") as producer, Admin(broker.namesrv) as admin:
             for queue in queues:
                 send(producer, "left", 5, queues=[0], broker=queue.broker_name)
@@ -155,11 +156,12 @@ def test_a_broker_that_leaves_while_a_groups_places_are_asked_for_is_waited_for(
             admin.offsets.commit("stayers", dict.fromkeys(queues, 4))
         given = {"topic": "left", "startingOffsets": "group", "consumerGroup": "stayers"}
         read = read_options(options(broker, **given), streaming=False)
-        back = threading.Timer(1.0, broker.start_broker, [1])
+        last = len(names) - 1
+        back = threading.Timer(1.0, broker.start_broker, [last])
 
         async def asked_too_late(*asked: Any) -> dict[MessageQueue, int]:
             if not back.is_alive() and not back.finished.is_set():
-                await asyncio.to_thread(broker.stop_broker, 1)
+                await asyncio.to_thread(broker.stop_broker, last)
                 back.start()
             return await committed(*asked)
 

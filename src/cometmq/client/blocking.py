@@ -427,9 +427,16 @@ class Offsets:
 
     def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> frozenset[MessageQueue]:
         """Commit as a member of the group would. The answer has the queues in which that counts
-        for nothing, since a reset stands: the group's next pull there takes it, `set` moves it.
+        for nothing, since a reset stands: the group's next pull there takes it (`take_reset`),
+        `set` moves it.
         """
         return self._home.call(self._inner.commit(group, offsets))
+
+    def take_reset(self, group: str, queue: MessageQueue) -> None:
+        """Have the broker know that the group has heard of a reset there, if one stands: from now
+        on commits count. A pull in its name does that; what it brings is left alone.
+        """
+        return self._home.call(self._inner.take_reset(group, queue))
 
     def reset(self, group: str, topic: str, to: Place) -> dict[MessageQueue, int]:
         """Have a group go on at a moment, at the beginning (`"earliest"`) or the end (`"latest"`)

@@ -13,34 +13,27 @@ from cometmq.protocol.command import Command
 from cometmq.protocol.errors import ProtocolError
 from cometmq.protocol.message_id import parse_offset_id
 from cometmq.protocol.message_queue import MessageQueue
-from cometmq.protocol.names import TOOLS_GROUP
 from cometmq.protocol.properties import KEY_SEPARATOR, KEYS
-from cometmq.protocol.subscription import ALL, TAG
+from cometmq.protocol.subscription import ALL
 
 from ..errors import BadAnswer, IllegalArgument, NotFound
 from ..link import SUCCESS
 from ..received import ReceivedMessage
 from .moments import Moment, milliseconds
 from .offsets import EARLIEST, Offsets
+from .pulling import PULLED_OR_NOT, pull_fields
 from .reach import RELAY_TIMEOUT_S, BrokerNode, Reach, decoded, messages_in
 from .traces import TRACE_TOPIC, Trace, traces_in
 
 RESULTS_MAX = 64
 """Of a search by key at one broker; brokers find no more at once."""
 _PULLED_AT_ONCE = 32
-_SUBSCRIPTION_INSIDE = 4
-_MAY_WAIT = 2
 HELD_S = 15.0
 """For so long a broker holds a pull until a message comes."""
 _TIME_MAX = 2**63 - 1
 _INDEX_STEP_MS = 1000
 """The index of a broker has times in whole seconds, rounded down."""
 _FOUND_OR_NOT = SUCCESS | {int(ResponseCode.QUERY_NOT_FOUND)}
-_PULLED_OR_NOT = SUCCESS | {
-    int(ResponseCode.PULL_NOT_FOUND),
-    int(ResponseCode.PULL_RETRY_IMMEDIATELY),
-    int(ResponseCode.PULL_OFFSET_MOVED),
-}
 
 
 class Consumed(msgspec.Struct, frozen=True, rename="camel"):
@@ -155,9 +148,9 @@ class Messages:
             answer = await self._reach.link.ask(
                 node.address,
                 RequestCode.PULL_MESSAGE,
-                _pull_fields(queue, at, _PULLED_AT_ONCE, tags, HELD_S),
+                pull_fields(queue, at, _PULLED_AT_ONCE, tags=tags, held_s=HELD_S),
                 timeout_s=HELD_S + self._reach.link.cluster.request_timeout_s,
-                accept=_PULLED_OR_NOT,
+                accept=PULLED_OR_NOT,
             )
             if answer.code == ResponseCode.SUCCESS:
                 for message in messages_in(answer, node):
@@ -215,8 +208,8 @@ class Messages:
     async def _pull(
         self, node: BrokerNode, queue: MessageQueue, offset: int, count: int, tags: str = ALL
     ) -> Command:
-        fields = _pull_fields(queue, offset, count, tags)
-        return await self._reach.ask(node, RequestCode.PULL_MESSAGE, fields, accept=_PULLED_OR_NOT)
+        fields = pull_fields(queue, offset, count, tags=tags)
+        return await self._reach.ask(node, RequestCode.PULL_MESSAGE, fields, accept=PULLED_OR_NOT)
 
 
 async def found_by_id(
@@ -250,18 +243,6 @@ async def _found(
         for message in messages_in(answer, node)
     ]
     return sorted(found, key=lambda message: message.store_timestamp)
-
-
-def _pull_fields(
-    queue: MessageQueue, offset: int, count: int, tags: str, held_s: float = 0.0
-) -> dict[str, object]:
-    return {
-        "consumerGroup": TOOLS_GROUP, "topic": queue.topic, "queueId": queue.queue_id,
-        "queueOffset": offset, "maxMsgNums": count,
-        "sysFlag": _SUBSCRIPTION_INSIDE | (_MAY_WAIT if held_s else 0),
-        "commitOffset": 0, "suspendTimeoutMillis": round(held_s * 1000), "subscription": tags,
-        "subVersion": 0, "expressionType": TAG,
-    }  # fmt: skip
 
 
 def _keys_of(message: ReceivedMessage) -> list[str]:

@@ -18,6 +18,7 @@ from ..errors import BadAnswer, ConsumerNotOnline, IllegalArgument, NoRoute
 from ..link import SUCCESS
 from .moments import Moment, milliseconds
 from .progress import decoded_maps, queues_in
+from .pulling import PULLED_OR_NOT, pull_fields
 from .reach import BrokerNode, Reach, together
 
 EARLIEST: Literal["earliest"] = "earliest"
@@ -75,12 +76,24 @@ class Offsets:
         self, group: str, offsets: Mapping[MessageQueue, int]
     ) -> frozenset[MessageQueue]:
         """Commit as a member of the group would. The answer has the queues in which that counts
-        for nothing, since a reset stands: the group's next pull there takes it, `set` moves it."""
+        for nothing, since a reset stands: the group's next pull there takes it (`take_reset`),
+        `set` moves it."""
         nodes = await self._nodes_of(offsets)
-        taken = await together(
-            *(self._commit_at(nodes[q], q, group, o) for q, o in offsets.items())
-        )
-        return frozenset(queue for queue, counts in zip(offsets, taken, strict=True) if not counts)
+        ignored: set[MessageQueue] = set()
+        # One queue of each broker first: a silent one costs one time-out, however many it has.
+        first = {nodes[queue]: queue for queue in offsets}.values()
+        for some in (list(first), list(offsets.keys() - first)):
+            asked = (self._commit_at(nodes[q], q, group, offsets[q]) for q in some)
+            taken = zip(some, await together(*asked), strict=True)
+            ignored |= {queue for queue, counts in taken if not counts}
+        return frozenset(ignored)
+
+    async def take_reset(self, group: str, queue: MessageQueue) -> None:
+        """Have the broker know that the group has heard of a reset there, if one stands: from now
+        on commits count. A pull in its name does that; what it brings is left alone."""
+        fields = pull_fields(queue, 0, 1, group=group)
+        node = await self._reach.holder(queue)
+        await self._reach.ask(node, RequestCode.PULL_MESSAGE, fields, accept=PULLED_OR_NOT)
 
     async def reset(self, group: str, topic: str, to: Place) -> dict[MessageQueue, int]:
         """Have a group go on at a moment, at the beginning (`"earliest"`) or the end (`"latest"`)

@@ -2,8 +2,8 @@
 
 Topic by topic and broker by broker: one that is away is no reason for the others to be late. Queues
 that are gone are left out. A broker that does not know the group gets it. Where an operator has
-reset the group, its offset is put back to where the reader is: a reset stands until somebody pulls
-by the group's name, which nobody may ever do, and until then brokers ignore what is committed.
+reset the group, it is put back to where the reader is: a reset stands until somebody pulls by the
+group's name, which nobody else may ever do, and until then brokers ignore what is committed.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from cometmq.client.admin.reach import together
 from cometmq.client.errors import (
     ClientError,
     GroupNotFound,
-    IllegalArgument,
     NoRoute,
     TopicNotFound,
 )
@@ -29,14 +28,10 @@ from .offsets import ByQueue
 log = logging.getLogger(__name__)
 _MISSING: Final = "group %s: nothing is committed for what is not there now: %s"
 _RESET: Final = "group %s was reset by hand; it is put back to where its reader is, in %s"
-_OUTSIDE: Final = (
-    "group %s was reset by hand and cannot be put back to where its reader is, since queues no "
-    "longer have that offset: %s"
-)
-_told: "weakref.WeakKeyDictionary[Admin, set[tuple[str, str, MessageQueue]]]" = (
+_told: "weakref.WeakKeyDictionary[Admin, set[tuple[str, MessageQueue]]]" = (
     weakref.WeakKeyDictionary()
 )
-"""Warnings, with group and queue: once is enough."""
+"""Of which group and queue it was told that the queue is missing: once is enough."""
 
 
 class _Place(NamedTuple):
@@ -65,7 +60,8 @@ class _Commits:
         self._admin = admin
         self._group = group
         self._creating: dict[str, asyncio.Task[None]] = {}
-        self._found: dict[str, set[MessageQueue]] = {}
+        self._missing: set[MessageQueue] = set()
+        self._put_back: set[MessageQueue] = set()
 
     async def attempt(self, place: _Place, offsets: ByQueue) -> ClientError | None:
         try:
@@ -76,11 +72,11 @@ class _Commits:
 
     def tell(self) -> None:
         told = _told.setdefault(self._admin, set())
-        for warning, queues in self._found.items():
-            new = {queue for queue in queues if (warning, self._group, queue) not in told}
-            if new:
-                log.warning(warning, self._group, ", ".join(sorted(map(str, new))))
-                told |= {(warning, self._group, queue) for queue in new}
+        new = {queue for queue in self._missing if (self._group, queue) not in told}
+        told |= {(self._group, queue) for queue in new}
+        for warning, queues in ((_MISSING, new), (_RESET, self._put_back)):
+            if queues:
+                log.warning(warning, self._group, ", ".join(sorted(map(str, queues))))
 
     # -- queues that are gone --------------------------------------------------------------------
 
@@ -88,15 +84,15 @@ class _Commits:
         try:
             await self._commit_by_known_group(place, offsets)
         except (NoRoute, TopicNotFound):
-            missing = await self._missing(place, offsets)
+            missing = await self._gone(place, offsets)
             if not missing:
                 raise
-            self._note(_MISSING, missing)
+            self._missing |= missing
             rest = {queue: at for queue, at in offsets.items() if queue not in missing}
             if rest:
                 await self._commit_by_known_group(place, rest)
 
-    async def _missing(self, place: _Place, offsets: ByQueue) -> set[MessageQueue]:
+    async def _gone(self, place: _Place, offsets: ByQueue) -> set[MessageQueue]:
         try:
             route = await self._admin.topics.route(place.topic)
         except TopicNotFound:
@@ -124,19 +120,11 @@ class _Commits:
     # -- groups that were reset ------------------------------------------------------------------
 
     async def _commit(self, offsets: ByQueue) -> None:
-        ignored = await self._admin.offsets.commit(self._group, offsets)
-        await together(*(self._put_back(queue, offsets[queue]) for queue in ignored))
-
-    async def _put_back(self, queue: MessageQueue, offset: int) -> None:
-        try:
-            await self._admin.offsets.set(self._group, {queue: offset})
-        except IllegalArgument:
-            self._note(_OUTSIDE, {queue})
-        else:
-            self._note(_RESET, {queue})
-
-    def _note(self, warning: str, queues: set[MessageQueue]) -> None:
-        self._found.setdefault(warning, set()).update(queues)
+        commit, group = self._admin.offsets.commit, self._group
+        if ignored := await commit(group, offsets):
+            await together(*(self._admin.offsets.take_reset(group, queue) for queue in ignored))
+            still = await commit(group, {queue: offsets[queue] for queue in ignored})
+            self._put_back |= ignored - still  # Somebody may have reset it again just now.
 
 
 def _queues_in(route: TopicRoute, topic: str) -> set[MessageQueue]:

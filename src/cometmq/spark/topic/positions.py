@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from cometmq.client.admin import Admin
 from cometmq.client.admin.reach import holders_in, together
-from cometmq.client.errors import NoRoute
+from cometmq.client.errors import NoRoute, TopicNotFound
 from cometmq.protocol.message_queue import MessageQueue
 
 from ..errors import BadOption
@@ -40,7 +40,10 @@ def ends(queues: KnownQueues) -> ByQueue:
 async def _of_group(admin: Admin, queues: KnownQueues, group: str) -> ByQueue:
     """A queue of which the group has no offset is read from its beginning: nothing is left out."""
     topics = sorted({queue.topic for queue in queues})
-    tables = await together(*(admin.offsets.committed(group, topic) for topic in topics))
+    try:
+        tables = await together(*(admin.offsets.committed(group, topic) for topic in topics))
+    except TopicNotFound as error:  # It was there a moment ago: its only broker has just left.
+        raise NoRoute(str(error)) from error
     committed = {q: at for table in tables for q, at in table.items() if q in queues}
     await _require_masters(admin, queues.keys() - committed)
     for queue, at in committed.items():
