@@ -1,5 +1,6 @@
 """Dead letters go back to their topics, each once, whatever happens to who sends them."""
 
+import asyncio
 import importlib
 import math
 import random
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from cometmq.client.admin.messages import Messages
 from cometmq.client.blocking import Admin
 from cometmq.client.link import Link
-from cometmq.client.names import AnswerTimedOut, Message, ReceivedMessage
+from cometmq.client.names import AnswerTimedOut, ConnectionLost, Message, ReceivedMessage
 from cometmq.client.producer.packing import Packing
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.flags import COMPRESSED
@@ -23,8 +25,9 @@ from cometmq.spark.dead_letters import desk
 from cometmq.spark.dead_letters.desk import AlreadyRunning
 from cometmq.spark.dead_letters.letters import FIRST_ID, FROM, Candidate, Letter, candidate_of
 from cometmq.spark.dead_letters.redriving import OTHER_REASONS, REASONS_MAX, Redriven
-from cometmq.spark.errors import BadOption, SparkError
+from cometmq.spark.errors import BadOption, ClusterAway, SparkError
 from cometmq.spark.pipelines.redrive import Choice, redrive
+from cometmq.spark.topic import patience
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .dead_letters import bury, messages_of
@@ -426,6 +429,48 @@ def test_a_broker_that_is_started_anew_in_order_is_waited_for(
         assert letters.redrive(on_progress=stop).sent == 100
         starting.join()
         assert letters.copied() == Counter(ids)
+
+
+def test_no_send_is_under_way_any_more_when_a_redrive_gives_up(
+    letters: Letters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next one could hold the locks, and send a letter that is only just arriving."""
+    monkeypatch.setattr(desk, "SETTLE_S", 0.1)
+    monkeypatch.setattr(desk, "ATTEMPTS", 2)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.3)
+    count = 2 * desk.ASKED_AT_ONCE
+    bodies = [random.randbytes(200_000), b"small"]
+    letters.bury(count, message=lambda number: Message(letters.topic, bodies[number % 2]))
+    under_way: set[object] = set()
+    ask, close = Link.ask, desk.RedriveDesk.close
+
+    async def slowly(self: Any, address: str, code: int, *rest: Any, **more: Any) -> Any:
+        if code != RequestCode.SEND_MESSAGE_V2:
+            return await ask(self, address, code, *rest, **more)
+        under_way.add(one := object())
+        await asyncio.sleep(1.0)
+        answer = await ask(self, address, code, *rest, **more)
+        under_way.discard(one)
+        return answer
+
+    async def away(*_: Any) -> ReceivedMessage:
+        raise ConnectionLost("the broker of large letters is away")
+
+    async def close_and_tell(self: Any) -> None:
+        left.append(len(under_way))
+        await close(self)
+
+    left: list[int] = []
+    monkeypatch.setattr(Link, "ask", slowly)
+    monkeypatch.setattr(Messages, "at", away)
+    monkeypatch.setattr(desk.RedriveDesk, "close", close_and_tell)
+    with pytest.raises(ClusterAway, match=f"{count // 2} copies cannot be sent now"):
+        letters.redrive()
+    assert left == [0]
+    monkeypatch.undo()
+    assert len(letters.copies()) == count // 2
+    assert letters.redrive().sent == count // 2
+    assert set(letters.copied().values()) == {1}
 
 
 def test_reasons_that_name_letters_are_not_told_without_end() -> None:

@@ -243,7 +243,7 @@ class RedriveDesk:
                     address, request.code, request.fields, content.body,
                     timeout_s=SEND_TIMEOUT_S, accept=_STORED,
                 )  # fmt: skip
-            except AWAY as error:
+            except AWAY_FOR_NOW as error:
                 return error
             except MalformedRecord as error:
                 return Refused(f"{copy.letter.place}: {error}")
@@ -254,8 +254,8 @@ class RedriveDesk:
     async def _body(self, letter: Letter) -> bytes:
         if letter.body is not None:
             return letter.body
-        ask = functools.partial(self._admin.messages.at, letter.queue, letter.offset)
-        return (await patiently(ask, f"reading {letter.place}", AWAY_FOR_NOW)).body
+        # Its broker may be away: `deliver` comes again, once all others have an answer.
+        return (await self._admin.messages.at(letter.queue, letter.offset)).body
 
     async def _queue_for(self, copy: Copy) -> MessageQueue:
         """That of its sharding key; else one at the letter's own broker where there is one."""
