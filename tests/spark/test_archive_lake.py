@@ -408,6 +408,24 @@ def _fails(*_: object) -> None:
     raise OSError(errno.ENOTEMPTY, "the directory is not empty")
 
 
+def test_a_log_of_delta_that_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
+    Lake(str(tmp_path), "delta", COLUMNS)
+    (entry,) = (tmp_path / "_delta_log").glob("*.json")
+    for damaged in (b"", b"{garb\n", entry.read_bytes()[:-20]):
+        entry.write_bytes(damaged)
+        with pytest.raises(LakeError, match=str(tmp_path)):
+            Lake(str(tmp_path), "delta", COLUMNS)
+
+
+def test_a_checkpoint_is_the_same_however_it_is_written(tmp_path: Path) -> None:
+    records = Records(Place(str(tmp_path)))
+    records.write(BatchRecord("query", 0, f"{tmp_path}/checkpoint", {}, []))
+    for same in ("/checkpoint", "/checkpoint/", "/x/../checkpoint"):
+        assert records.has_checkpoint(f"{tmp_path}{same}")
+        assert records.has_checkpoint(f"file:{tmp_path}{same}")
+    assert not records.has_checkpoint(f"{tmp_path}/other")
+
+
 def test_only_the_last_records_are_kept(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path), "parquet", COLUMNS)
     for batch in range(12):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -16,8 +16,14 @@ from cometmq.cli.exits import Exit
 from cometmq.cli.failures import told
 from cometmq.cli.main import main
 from cometmq.client.blocking import Admin, Producer
-from cometmq.client.errors import NoPermission, Unreachable
-from cometmq.spark.errors import BadOption, ClusterAway, NotReady, NotThere
+from cometmq.client.errors import (
+    BadSubscription,
+    IllegalArgument,
+    NoPermission,
+    TopicNotFound,
+    Unreachable,
+)
+from cometmq.spark.errors import BadOption, ClusterAway, NotPermitted, NotReady, NotThere
 from cometmq.spark.pipelines.failures import plain
 from cometmq.spark.topic import patience
 from cometmq.testing import BlockingEmbeddedBroker
@@ -88,6 +94,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         ("replay --from {0} --rate -3", "--rate"),
         ("replay --from {0} --to t/t", "t/t"),
         ("replay --from-topics --topic t", "into itself"),
+        ("replay --from-topics --to t", "name the topics"),
         ("redrive --group g --option nonsense=1", "nonsense"),
         ("redrive --group g --limit 0", "limit"),
         ("redrive --group g/g", "g/g"),
@@ -174,6 +181,7 @@ def test_what_spark_does_not_find_or_understand_is_told_in_plain_words(
         (BadOption("x"), Exit.USAGE),
         (NotThere("x"), Exit.NOT_FOUND),
         (ClusterAway("x"), Exit.UNREACHABLE),
+        (NotPermitted("x"), Exit.NOT_PERMITTED),
         (NotReady("x"), Exit.FAILED),
     ],
 )
@@ -187,13 +195,18 @@ def test_what_a_cluster_says_keeps_its_exit_code_and_its_words() -> None:
     for error, code in (
         (Unreachable("no connection"), Exit.UNREACHABLE),
         (NoPermission("not you"), Exit.NOT_PERMITTED),
+        (TopicNotFound("no such topic"), Exit.NOT_FOUND),
+        (IllegalArgument("5 is too much"), Exit.USAGE),
+        (BadSubscription("mend it"), Exit.FAILED),
     ):
-        found: Any = plain(error)
-        assert str(found) == str(error)
-        found.__cause__ = error
-        answer = told(found)
-        assert answer is not None
-        assert answer[0] == code
+        of_driver = plain(error)
+        kind = type(error)
+        of_worker = plain(Exception(f"Traceback\n{kind.__module__}.{kind.__name__}: {error}\n"))
+        for found in (of_driver, of_worker):
+            assert str(found) == str(error)
+            answer = told(found)
+            assert answer is not None
+            assert answer[0] == code
 
 
 # -- signals, and what is heard of Spark ---------------------------------------------------------

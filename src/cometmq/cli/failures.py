@@ -22,7 +22,7 @@ from cometmq.client.errors import (
     Unreachable,
 )
 from cometmq.settings import BadSetting
-from cometmq.spark.errors import BadOption, ClusterAway, NotThere, SparkError
+from cometmq.spark.errors import BadOption, ClusterAway, NotPermitted, NotThere, SparkError
 from cometmq.store.errors import StoreError
 
 from .exits import Exit, NothingThere, WrongUse
@@ -40,6 +40,7 @@ _KINDS: Final[tuple[tuple[type[Exception], Exit, str], ...]] = (
     (NotThere, Exit.NOT_FOUND, ""),
     (BadOption, Exit.USAGE, ""),
     (NoPermission, Exit.NOT_PERMITTED, ""),
+    (NotPermitted, Exit.NOT_PERMITTED, ""),
     (ClusterAway, Exit.UNREACHABLE, ""),
     (
         Unreachable,
@@ -63,9 +64,6 @@ def told(error: Exception) -> tuple[Exit, str] | None:
     for kind, code, _ in _KINDS:
         if isinstance(error, kind):
             return code, told_text(error)
-    if isinstance(error, SparkError) and isinstance(cause, ClientError):  # Of a pipeline.
-        code, _ = told(cause) or (Exit.FAILED, "")
-        return code, told_text(error)
     return (Exit.FAILED, told_text(error)) if isinstance(error, _TOLD) else None
 
 

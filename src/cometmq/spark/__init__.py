@@ -10,6 +10,7 @@ from .errors import (
     BadOption,
     ClusterAway,
     DataLost,
+    NotPermitted,
     NotReady,
     NotSent,
     NotThere,
@@ -19,6 +20,6 @@ from .errors import (
 from .session import register, session
 
 __all__ = [
-    "BadOption", "ClusterAway", "DataLost", "NotReady", "NotSent", "NotThere", "SparkError",
-    "Unreadable", "register", "session",
+    "BadOption", "ClusterAway", "DataLost", "NotPermitted", "NotReady", "NotSent", "NotThere",
+    "SparkError", "Unreadable", "register", "session",
 ]  # fmt: skip

@@ -25,6 +25,10 @@ class ClusterAway(SparkError):
     """A broker or NameServer did not come back in time."""
 
 
+class NotPermitted(SparkError):
+    """A broker does not let these credentials read or write there."""
+
+
 class Unreadable(SparkError):
     """A message that is there but cannot be made a row."""
 

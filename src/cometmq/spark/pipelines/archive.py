@@ -16,6 +16,7 @@ from ..topic.options import KNOWN, STARTING, read_options
 from ..topic.overview import Overview
 from .archive_group import ArchiveGroup
 from .archive_progress import Archived, BatchDone
+from .failures import plainly
 from .lake.lake import Lake, check_request
 from .lake.lock import sole_writer
 from .lake.place import Place
@@ -81,7 +82,11 @@ def archive(
     place = Place(lake)
     checkpoint = checkpoint or _default_checkpoint(place)
     source = read_options(given, streaming=True)
-    with Overview(source) as overview, ArchiveGroup(source.cluster, group) as archive_group:
+    with (
+        plainly(),
+        Overview(source) as overview,
+        ArchiveGroup(source.cluster, group) as archive_group,
+    ):
         if not Records(place).has_checkpoint(checkpoint):
             overview.queues()  # What is not there is best told now, and plainly.
         with sole_writer(place, checkpoint):

@@ -3,10 +3,20 @@
 Spark wraps an error of a worker in pages of traces; what a user can act on is one line of them.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Final
 
-from cometmq.client.errors import ClientError
+from cometmq.client import errors as client_errors
+from cometmq.client.errors import (
+    BrokerNotFound,
+    ClientError,
+    GroupNotFound,
+    IllegalArgument,
+    NoPermission,
+    TopicNotFound,
+)
 
 from .. import errors
 from ..topic.patience import AWAY
@@ -16,6 +26,24 @@ _ANY: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILI
 _JAVA: Final = "JVM stacktrace:"
 _LINE_LENGTH_MAX: Final = 500
 _NOT_THERE: Final = ("PATH_NOT_FOUND",)
+_KINDS: Final[tuple[tuple[tuple[type[ClientError], ...], type[errors.SparkError]], ...]] = (
+    (AWAY, errors.ClusterAway),
+    ((TopicNotFound, GroupNotFound, BrokerNotFound), errors.NotThere),
+    ((IllegalArgument,), errors.BadOption),
+    ((NoPermission,), errors.NotPermitted),
+)
+"""What an error of a client is among ours."""
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Whatever fails in the block is one of our errors."""
+    try:
+        yield
+    except Exception as error:
+        if (told := plain(error)) is error:
+            raise
+        raise told from error
 
 
 def plain(error: BaseException) -> errors.SparkError:
@@ -23,11 +51,10 @@ def plain(error: BaseException) -> errors.SparkError:
     if isinstance(error, errors.SparkError):
         return error
     if isinstance(error, ClientError):
-        return (errors.ClusterAway if isinstance(error, AWAY) else errors.SparkError)(str(error))
+        return _ours(type(error))(str(error))
     text = str(error)
     for name, said in reversed(_OURS.findall(text)):
-        kind = getattr(errors, name, None)
-        if isinstance(kind, type) and issubclass(kind, errors.SparkError):
+        if kind := _named(name):
             return kind(said)
     if found := _ANY.findall(text.partition(_JAVA)[0]):  # A worker's own error ends its trace.
         return errors.SparkError(found[-1][:_LINE_LENGTH_MAX])
@@ -35,6 +62,19 @@ def plain(error: BaseException) -> errors.SparkError:
     if condition := _analysis_condition(error):
         return errors.NotThere(first) if condition in _NOT_THERE else errors.BadOption(first)
     return errors.SparkError(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+def _named(name: str) -> type[errors.SparkError] | None:
+    """As which a worker's error is told; None if it is neither of Spark's room nor a client's."""
+    if isinstance(kind := getattr(errors, name, None), type):
+        return kind if issubclass(kind, errors.SparkError) else None
+    kind = getattr(client_errors, name, None)
+    return _ours(kind) if isinstance(kind, type) and issubclass(kind, ClientError) else None
+
+
+def _ours(theirs: type[ClientError]) -> type[errors.SparkError]:
+    kinds = (kind for some, kind in _KINDS if issubclass(theirs, some))
+    return next(kinds, errors.SparkError)
 
 
 def _analysis_condition(error: BaseException) -> str:

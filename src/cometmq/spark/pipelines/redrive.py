@@ -14,7 +14,7 @@ from ..dead_letters.letters import COLUMNS, Candidate, candidate_of
 from ..dead_letters.redriving import WAIT_S, Redriven, redrive_letters
 from ..errors import BadOption
 from ..topic.offsets import ByQueue, to_json
-from .failures import plain
+from .failures import plainly
 from .sessions import when_needed
 
 if TYPE_CHECKING:
@@ -78,13 +78,11 @@ def redrive(
     def read(starts: ByQueue) -> Iterator[Candidate]:
         return _candidates(sessions(), where, starts, choice)
 
-    try:
+    with plainly():
         return redrive_letters(
             cluster_of(where), group, read, to=to, limit=choice.limit, rate=rate, dry_run=dry_run,
             wait_s=wait_s, on_progress=on_progress, on_wait=on_wait,
         )  # fmt: skip
-    except Exception as error:
-        raise plain(error) from error
 
 
 def _candidates(

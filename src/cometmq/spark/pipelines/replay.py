@@ -17,7 +17,7 @@ from cometmq.protocol.names import check_topic
 from ..connection import CONNECTION, cluster_of
 from ..errors import BadOption, NotThere
 from ..log.files import files_at, log_segments
-from .failures import plain
+from .failures import plainly
 from .lake.place import Place
 from .replay_checkpoint import Checkpoint, CheckpointDirectory, checkpoint_directory
 from .replay_plan import mark
@@ -67,7 +67,7 @@ def replay(
     reading = {name: value for name, value in given.items() if name in READING}
     how = {name: value for name, value in given.items() if name not in READING}
     target = {**how, "namesrvAddr": namesrv}
-    try:
+    with plainly():
         asked = mark((namesrv, lake, store, source_namesrv, to, choice.asked(), keep_queues))
         with Admin(cluster_of(target)) as admin, checkpoint_directory(checkpoint) as kept:
             at = _kept_plan(kept, asked)
@@ -84,8 +84,6 @@ def replay(
             if at is None:
                 at = run.plan(asked, choice, to, rate, keep_queues=keep_queues)
             return run.shown(at) if dry_run else run.run(at, rate)
-    except Exception as error:
-        raise plain(error) from error
 
 
 def _source(
@@ -146,6 +144,8 @@ def _check(
         raise BadOption("lake, store and source_namesrv exclude each other: name one source")
     if not (lake or store or source_namesrv) and to in ("", *choice.topics):
         raise BadOption("a topic would be replayed into itself: name another one as target")
+    if not (lake or store or choice.topics):
+        raise BadOption("name the topics to replay")
     try:
         if to:
             check_topic(to)

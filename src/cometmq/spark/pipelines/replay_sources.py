@@ -136,9 +136,7 @@ class LakeSource:
 
 class TopicSource:
     def __init__(self, spark: "SparkSession", options: Mapping[str, str], choice: Choice) -> None:
-        """`options` of the source that say where the cluster is."""
-        if not choice.topics:
-            raise BadOption("name the topics to replay")
+        """`options` of the source that say where the cluster is; the choice names its topics."""
         self.shown = f"{options['namesrvAddr']} {', '.join(choice.topics)}"
         self._spark = spark
         self._options = {**options, "columns": ",".join(WANTED)}

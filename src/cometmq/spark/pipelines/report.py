@@ -16,7 +16,7 @@ from cometmq.protocol.names import RETRY_PREFIX
 from ..connection import CONNECTION
 from ..errors import BadOption
 from . import report_frames, report_traces
-from .failures import plain
+from .failures import plainly
 from .report_figures import ConsumeTrace, GroupFigures, Report, SendTrace, Timeline, TopicFigures
 from .report_sources import ClusterSource, Source, StoreSource
 from .sessions import when_needed
@@ -57,7 +57,7 @@ def report(
     wrong = [name for name in options or {} if name not in CONNECTION[1:]]
     if wrong:
         raise BadOption(f"{wrong[0]}: a report takes {', '.join(CONNECTION[1:])}")
-    try:
+    with plainly():
         sessions = when_needed(spark, "cometmq-report")
         if store:
             source: Source = StoreSource(sessions, store, since_ms, until_ms)
@@ -66,8 +66,6 @@ def report(
             source = ClusterSource(sessions, where, since_ms, until_ms)
         with source:
             return _told(source, topics, groups, (since_ms, until_ms), tell)
-    except Exception as error:
-        raise plain(error) from error
 
 
 def _told(

@@ -51,11 +51,12 @@ class DeltaLog:
             raise BadOption(f"{place.url}: {escape[0]!r} cannot be in the path of a delta lake")
         self._place = place
         self._partitions = list(partitions)
-        table = deltalake().DeltaTable.create(
-            place.shown(), schema, mode="ignore", partition_by=self._partitions
-        )
-        self._synced = max(-1, table.version() - _UNSURE)
-        self._sync(table.version())
+        with plain_errors(place):
+            table = deltalake().DeltaTable.create(
+                place.shown(), schema, mode="ignore", partition_by=self._partitions
+            )
+            self._synced = max(-1, table.version() - _UNSURE)
+            self._sync(table.version())
 
     def has(self, record: BatchRecord) -> bool:
         reached = delta_table(self._place).transaction_version(record.query)
@@ -66,10 +67,11 @@ class DeltaLog:
         table, now_ms = delta_table(self._place), round(time.time() * 1000)
         self._require_new(table, record)
         entered = deltalake().Transaction(record.query, record.batch, now_ms)
-        table.create_write_transaction(
-            _actions(record, now_ms), "append", table.schema(), self._partitions,
-            commit_properties=deltalake().CommitProperties(app_transactions=[entered]),
-        )  # fmt: skip
+        with plain_errors(self._place):
+            table.create_write_transaction(
+                _actions(record, now_ms), "append", table.schema(), self._partitions,
+                commit_properties=deltalake().CommitProperties(app_transactions=[entered]),
+            )  # fmt: skip
         self._sync(table.version())
 
     def _require_new(self, table: "DeltaTable", record: BatchRecord) -> None:
@@ -122,7 +124,8 @@ def delta_table(place: Place) -> "DeltaTable":
 
 def delta_files(place: Place) -> list[str]:
     """The paths of the files of which the table consists."""
-    added = pa.table(delta_table(place).get_add_actions(flatten=True))
+    with plain_errors(place):
+        added = pa.table(delta_table(place).get_add_actions(flatten=True))
     return [unquote(path) for path in added.column("path").to_pylist()]
 
 
@@ -131,7 +134,7 @@ def plain_errors(place: Place) -> Iterator[None]:
     """What is wrong with a table is an error of ours."""
     try:
         yield
-    except deltalake().exceptions.DeltaError as error:
+    except (deltalake().exceptions.DeltaError, msgspec.DecodeError) as error:
         raise LakeError(f"{place.url}: {error}") from error
 
 

@@ -32,7 +32,7 @@ _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 def sole_writer(place: Place, checkpoint: str) -> AbstractContextManager[None]:
     """Have no other archive go on with this checkpoint meanwhile. Others, of other topics, may
     write into the lake."""
-    name = hashlib.sha256(_one_name(checkpoint).encode()).hexdigest()[:32]
+    name = hashlib.sha256(one_name(checkpoint).encode()).hexdigest()[:32]
     refusal = f"another archive writes this lake: {place.url}, with the checkpoint {checkpoint}"
     return _locked_in(place, name, refusal)
 
@@ -103,7 +103,7 @@ def _is_mine(number: int) -> bool:
     return True
 
 
-def _one_name(checkpoint: str) -> str:
+def one_name(checkpoint: str) -> str:
     """The same for every way to write a path."""
     path = checkpoint.removeprefix("file:")
     return path.rstrip("/") if "://" in path else os.path.realpath(path)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from ...topic.offsets import Offsets
+from .lock import one_name
 from .place import Place
 
 _ROOT: Final = "_archive"
@@ -63,7 +64,7 @@ class Records:
     def has_checkpoint(self, checkpoint: str) -> bool:
         """Whether a query that has this checkpoint has begun."""
         lasts = (record for query in self.queries() for record in self.of(query)[:1])
-        return any(record.checkpoint == checkpoint for record in lasts)
+        return any(one_name(record.checkpoint) == one_name(checkpoint) for record in lasts)
 
     def of(self, query: str) -> list[BatchRecord]:
         """A query's records, the last one first."""
