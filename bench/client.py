@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,6 +23,7 @@ from interop.toolchain import ToolchainError
 
 from cometmq.client import Admin, TopicNotFound
 
+from . import ending
 from .child import ChildFailed, Task
 from .peers import COMETMQ, PEERS, Peer, Place, Run, ours
 from .report import Figures, Line, line, markdown, median, print_lines, progress, table, told
@@ -228,4 +228,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

@@ -6,7 +6,6 @@ its own on a fresh store; the twins take turns, so that other work on the machin
 
 import argparse
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from . import ending
 from .child import ChildFailed, Task, run_child
 from .report import Figures, Line, line, markdown, median, print_lines, progress, table, told
 
@@ -166,4 +166,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

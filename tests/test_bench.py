@@ -1,5 +1,6 @@
 """The benchmarks, small: the client's runs to its end, of Spark's the parts without Spark."""
 
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from typing import cast
 import msgspec
 import pytest
 from bench.client import CASES
+from bench.ending import INTERRUPTED
 from bench.meter import Drain, body
 from bench.report import Figures, Line
 from bench.spark.__main__ import parser
@@ -25,6 +27,8 @@ from bench.spark.table import Row, lines, markdown
 from cometmq.protocol.record import iter_records
 from cometmq.store.config import StoreConfig
 from cometmq.store.message_store import MessageStore
+
+from .spark.stalls import below
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 200
@@ -53,6 +57,31 @@ def test_a_quick_run_measures_every_case_and_says_which_peer_it_could_not_run() 
     assert told == units
     assert "peer not run: rocketmq-python-client" in done.stderr
     assert "it needs --system rocketmq" in done.stderr
+
+
+def test_one_that_is_stopped_ends_what_it_has_started_and_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.client", "--peers", "asyncio"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline(), "a first case is measured"
+        started = list(below(process.pid))
+        assert len(started) >= 2, "NameServer and broker"
+        process.terminate()
+        _, said = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == INTERRUPTED
+    assert "stopped before its end" in said
+    assert "Traceback" not in said
+    assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_case_is_refused() -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from interop.rocketmq import RocketMQError
 from interop.toolchain import ToolchainError
 
+from .. import ending
 from ..child import ChildFailed
 from ..report import Figures, Line, print_lines, progress, told
 from ..used_memory import FRESH_MEMORY, Fill, used_memory
@@ -139,4 +140,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

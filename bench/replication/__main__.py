@@ -14,6 +14,7 @@ from typing import Final
 from interop.rocketmq import RocketMQError
 from interop.toolchain import ToolchainError
 
+from .. import ending
 from ..broker.cases import CASES
 from ..broker.runs import RUNS, Place
 from ..child import ChildFailed
@@ -75,4 +76,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

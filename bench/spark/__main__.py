@@ -17,6 +17,7 @@ from interop.rocketmq import ConfigValue, RocketMQError
 from interop.systems import SYSTEMS, running
 from interop.toolchain import ToolchainError
 
+from .. import ending
 from ..child import ChildFailed
 from ..report import Line, print_lines, progress
 from ..used_memory import FRESH_MEMORY, used_memory
@@ -118,4 +119,4 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.run(main)

@@ -25,22 +25,24 @@ def told_when_stalled(java_pid: int) -> Iterator[None]:
 
 def _tell(java_pid: int) -> None:
     os.kill(java_pid, signal.SIGQUIT)  # Java prints the stacks of all its threads, and goes on.
-    for pid in _below(java_pid):
-        command = _read(pid, "cmdline").replace("\0", " ")
-        cpu = " ".join(_read(pid, "stat").rpartition(")")[2].split()[11:13])
-        print(f"{pid} {_read(pid, 'wchan')} cpu {cpu}: {command}", file=sys.stderr)
+    for pid in below(java_pid):
+        process = Path(f"/proc/{pid}")
+        command = _read(process / "cmdline").replace("\0", " ")
+        cpu = " ".join(_read(process / "stat").rpartition(")")[2].split()[11:13])
+        print(f"{pid} {_read(process / 'wchan')} cpu {cpu}: {command}", file=sys.stderr)
 
 
-def _below(pid: int) -> Iterator[int]:
+def below(pid: int) -> Iterator[int]:
+    """What a process has started, and what that has."""
     # Each thread has children of its own.
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
+        for child in _read(task).split():
             yield int(child)
-            yield from _below(int(child))
+            yield from below(int(child))
 
 
-def _read(pid: int, name: str) -> str:
+def _read(path: Path) -> str:
     try:
-        return Path(f"/proc/{pid}/{name}").read_text()
-    except OSError:
+        return path.read_text()
+    except OSError:  # It has ended.
         return ""
