@@ -139,11 +139,22 @@ def test_a_nameserver_that_does_not_answer_is_told() -> None:
 
 
 def test_a_query_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise NotReady("no session")
 
     monkeypatch.setattr(doctor, "session", fail)
     assert doctor.a_query().found == "failed: no session"
+
+
+def test_a_query_that_fails_inside_of_spark_is_told_in_the_words_of_who_failed(
+    monkeypatch: pytest.MonkeyPatch, spark: "SparkSession"
+) -> None:
+    def fail(**_: object) -> int:
+        reader = spark.read.format("rocketmq").option("namesrvAddr", "127.0.0.1:9876")
+        return reader.option("topc", "orders").load().count()
+
+    monkeypatch.setattr(doctor, "_read_a_store", fail)
+    assert doctor.a_query().found == "failed: unknown option topc; did you mean topic?"
 
 
 # -- clusters ------------------------------------------------------------------------------------
@@ -153,13 +164,17 @@ def test_a_query_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ("error", "found", "advice"),
     [
         ("x\nModuleNotFoundError: No module named 'cometmq.spark'", "no cometmq", "--py-files"),
-        ("no answer\nfrom the master", "failed: no answer", "what Spark says above tells more"),
+        (
+            "no answer\nfrom the master",
+            "failed: RuntimeError: no answer",
+            "cometmq -v spark doctor",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_work_is_told(
     monkeypatch: pytest.MonkeyPatch, error: str, found: str, advice: str
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise RuntimeError(error)
 
     monkeypatch.setattr(doctor, "session", refuse)

@@ -51,7 +51,10 @@ def run_doctor(options: argparse.Namespace) -> int:
     if not options.master.startswith("local"):
         prepare_session(options)
     findings = []
-    for finding in examine(options.namesrv, query=not options.no_query, master=options.master):
+    for finding in examine(
+        options.namesrv, query=not options.no_query, master=options.master,
+        quiet=not options.verbose,
+    ):  # fmt: skip
         findings.append(finding)
         if options.output == "table":
             sys.stdout.write(as_line(finding))

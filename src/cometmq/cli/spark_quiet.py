@@ -4,24 +4,22 @@ import argparse
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .spark_session import prepare_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SETTINGS: Final = {"spark.ui.showConsoleProgress": "false"}
-
 
 def quiet_session(options: argparse.Namespace, name: str) -> "Callable[[], SparkSession]":
     """Makes a session as the options say. What is wrong with them is told now, not then."""
-    from cometmq.spark.quiet import prepare_quiet, silence
+    from cometmq.spark.quiet import NO_BAR, prepare_quiet, silence
 
     if options.verbose:
         prepare_session(options)
     else:
-        prepare_session(options, _SETTINGS)
+        prepare_session(options, NO_BAR)
         prepare_quiet(options.master)
 
     def made() -> "SparkSession":

@@ -4,7 +4,7 @@ Options travel as plain texts; every process makes its own connections of them.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -18,7 +18,7 @@ except ImportError as missing:
 
 from .connection import redacted
 from .errors import BadOption
-from .option_values import canonical, columns
+from .option_values import canonical, columns, refuse_tables
 from .schema import ddl
 from .spark_schema import check_schema
 from .topic.options import KNOWN, read_options
@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 
 # The sink is imported where it is used: Spark starts many Python processes, and most only read.
 log = logging.getLogger(__name__)
+NAME: Final = "rocketmq"
 
 
 class RocketMQDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
-        return "rocketmq"
+        return NAME
 
     def schema(self) -> str:
+        refuse_tables(self.options, NAME, in_use=False)
         return ddl(columns(canonical(self.options, KNOWN)))
 
     def reader(self, schema: StructType) -> RocketMQReader:
@@ -46,6 +48,7 @@ class RocketMQDataSource(DataSource):
 
     def _checked(self, schema: StructType, *, streaming: bool) -> dict[str, str]:
         given = dict(self.options)
+        refuse_tables(given, NAME, in_use=True)
         options = read_options(given, streaming=streaming)
         check_schema(schema, given, options.columns)
         log.info("rocketmq source with %s", redacted(given))
@@ -72,6 +75,7 @@ class RocketMQDataSource(DataSource):
         from .sink.options import read_sink_options
 
         given = dict(self.options)
+        refuse_tables(given, NAME, in_use=True)
         options = read_sink_options(given)
         stated = {field.name: field.dataType.simpleString() for field in schema.fields}
         check_columns(stated, options)

@@ -28,10 +28,13 @@ from cometmq.store.message_store import MessageStore
 
 from .errors import NotReady
 from .java import find_java
+from .pipelines.failures import plain
+from .quiet import NO_BAR, prepare_quiet, silence
 from .session import FORMATS, LOCAL, is_connect_address, session
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 PYTHON_MIN: Final = (3, 11)
 PYSPARK_MIN: Final = (4, 2)
@@ -40,9 +43,11 @@ MEMORY_BYTES_MIN: Final = 1536 << 20
 """Java takes 1 GiB unless it is told otherwise; Python's workers come on top."""
 DISK_BYTES_MIN: Final = 1 << 30
 ANSWER_TIMEOUT_S: Final = 60
+_NAME: Final = "cometmq spark doctor"
 _TASKS: Final = 8
 _WHO: Final = "host string, python string, version string, codec string"
 _INSTALL: Final = "pip install 'cometmq[spark]'"
+_ALL_SAID: Final = "`cometmq -v spark doctor` shows all that Spark says"
 
 
 class Finding(NamedTuple):
@@ -56,9 +61,12 @@ class Finding(NamedTuple):
         return not self.advice
 
 
-def examine(namesrv: str = "", *, query: bool = True, master: str = LOCAL) -> Iterator[Finding]:
+def examine(
+    namesrv: str = "", *, query: bool = True, master: str = LOCAL, quiet: bool = True
+) -> Iterator[Finding]:
     """All checks, one after the other; the query only when nothing before it is missing. With a
-    master that is not this machine its workers are asked instead."""
+    master that is not this machine its workers are asked instead. `quiet`: without Spark's own
+    lines."""
     wrong = False
     for finding in _without_spark(master):
         wrong |= not finding.is_well
@@ -68,7 +76,8 @@ def examine(namesrv: str = "", *, query: bool = True, master: str = LOCAL) -> It
     if query and wrong:
         yield Finding("a query", "not tried", "mend the above first")
     elif query:
-        yield a_query() if master.startswith("local") else workers_at(master)
+        is_local = master.startswith("local")
+        yield a_query(quiet=quiet) if is_local else workers_at(master, quiet=quiet)
 
 
 def _without_spark(master: str) -> Iterator[Finding]:
@@ -197,28 +206,27 @@ def nameserver(addresses: str) -> Finding:
     return Finding(what, f"knows {', '.join(names)}")
 
 
-def a_query() -> Finding:
+def a_query(*, quiet: bool = True) -> Finding:
     """Our formats in a real session: one is asked for its columns, one reads a store."""
     what = "a query"
     try:
-        count = _read_a_store()
+        count = _read_a_store(quiet=quiet)
     except Exception as error:  # noqa: BLE001 - whatever Spark, Java or a worker raises
-        first_line = str(error).strip().partition("\n")[0]
-        return Finding(what, f"failed: {first_line}", "what Spark says above tells more")
+        return Finding(what, f"failed: {plain(error)}", _ALL_SAID)
     if count != 1:
         return Finding(what, f"read {count} rows instead of 1", "this is a bug; please report it")
     names = " and ".join(name for name, _, _ in FORMATS)
     return Finding(what, f"{names} are there, and a row was read")
 
 
-def workers_at(master: str) -> Finding:
+def workers_at(master: str, *, quiet: bool = True) -> Finding:
     """A job whose tasks say which Python and which of our code they have."""
     what = f"workers at {master}"
     try:
-        spark = session("cometmq spark doctor", master)
+        spark = _session(master, quiet=quiet)
         rows = spark.range(0, _TASKS, 1, _TASKS).mapInArrow(_who, _WHO).distinct().collect()
     except Exception as error:  # noqa: BLE001 - whatever Spark, Java or a worker raises
-        return _failed_at(what, str(error))
+        return _failed_at(what, error)
     others = [row for row in rows if row.version != __version__]
     if others:
         found = f"{others[0].host} has cometmq {others[0].version}"
@@ -226,12 +234,11 @@ def workers_at(master: str) -> Finding:
     return Finding(what, "; ".join(f"{row.host}: {row.python}, {row.codec}" for row in rows))
 
 
-def _failed_at(what: str, said: str) -> Finding:
-    if missing := re.search(r"No module named '(\w+)", said):
+def _failed_at(what: str, error: Exception) -> Finding:
+    if missing := re.search(r"No module named '(\w+)", str(error)):
         advice = f"{_INSTALL} for the workers' Python; cometmq alone can also be sent (--py-files)"
         return Finding(what, f"they have no {missing[1]}", advice)
-    first_line = said.strip().partition("\n")[0]
-    return Finding(what, f"failed: {first_line}", "what Spark says above tells more")
+    return Finding(what, f"failed: {plain(error)}", _ALL_SAID)
 
 
 def _who(_: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -243,10 +250,19 @@ def _who(_: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     }])  # fmt: skip
 
 
-def _read_a_store() -> int:
+def _session(master: str, *, quiet: bool) -> "SparkSession":
+    if not quiet:
+        return session(_NAME, master)
+    prepare_quiet(master)
+    spark = session(_NAME, master, **({} if is_connect_address(master) else NO_BAR))
+    silence(spark)
+    return spark
+
+
+def _read_a_store(*, quiet: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="cometmq-doctor-") as directory:
         _write_a_store(Path(directory))
-        spark = session("cometmq spark doctor", "local[1]")
+        spark = _session("local[1]", quiet=quiet)
         assert "body" in spark.read.format("rocketmq").load().columns
         rows = spark.read.format("rocketmq-log").option("path", directory).load()
         return rows.where("topic = 'doctor' and cast(body as string) = 'well'").count()

@@ -14,6 +14,19 @@ import msgspec
 from .errors import BadOption
 from .schema import COLUMNS, ON_REQUEST
 
+_OF_TABLES = "provider"
+"""What Spark adds to the options of `CREATE TABLE`."""
+
+
+def refuse_tables(given: Mapping[str, str], source: str, *, in_use: bool) -> None:
+    """A table of `CREATE TABLE` has options when it is made, and none when it is used: Spark keeps
+    none for sources in Python. One whose columns are stated is not asked for before it is used."""
+    if (not given) if in_use else (_OF_TABLES in given):
+        raise BadOption(
+            f"{source} needs options, and Spark does not keep those of CREATE TABLE for it: "
+            f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (…) has them"
+        )
+
 
 def canonical(given: Mapping[str, str], known_names: Collection[str]) -> dict[str, str]:
     """Spark does not mind upper and lower case in names."""

@@ -15,6 +15,8 @@ from .session import LOCAL, is_connect, is_connect_address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NO_BAR: Final = {"spark.ui.showConsoleProgress": "false"}
+"""A setting for sessions that are not on Spark Connect."""
 _LOG4J: Final = Path(__file__).with_name("quiet.log4j2.properties")
 _LOG4J_OPTION: Final = "log4j2.configurationFile"
 _JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"

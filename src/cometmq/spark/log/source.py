@@ -6,6 +6,7 @@ the same path everywhere.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 try:
     import pyarrow as pa
@@ -16,7 +17,7 @@ except ImportError as missing:
 
     raise NotReady(f"Spark is not ready: {missing}; pip install 'cometmq[spark]'") from missing
 
-from ..option_values import canonical, columns
+from ..option_values import canonical, columns, refuse_tables
 from ..schema import ddl
 from ..spark_schema import as_stated, check_schema
 from ..worker_garbage import leave_modules_alone
@@ -25,17 +26,21 @@ from .options import KNOWN, read_log_options
 from .ranges import plan
 from .reading import read_part
 
+NAME: Final = "rocketmq-log"
+
 
 class RocketMQLogDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
-        return "rocketmq-log"
+        return NAME
 
     def schema(self) -> str:
+        refuse_tables(self.options, NAME, in_use=False)
         return ddl(columns(canonical(self.options, KNOWN)))
 
     def reader(self, schema: StructType) -> "RocketMQLogReader":
         given = dict(self.options)
+        refuse_tables(given, NAME, in_use=True)
         check_schema(schema, given, read_log_options(given).columns)
         return RocketMQLogReader(given, schema)
 
