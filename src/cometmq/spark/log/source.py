@@ -20,6 +20,7 @@ except ImportError as missing:
 from ..option_values import canonical, columns, refuse_tables
 from ..schema import ddl
 from ..spark_schema import as_stated, check_schema
+from ..worker_connection import GoesToWorkers
 from ..worker_garbage import leave_modules_alone
 from .files import files_at
 from .options import KNOWN, read_log_options
@@ -45,7 +46,7 @@ class RocketMQLogDataSource(DataSource):
         return RocketMQLogReader(given, schema)
 
 
-class RocketMQLogReader(DataSourceReader):
+class RocketMQLogReader(GoesToWorkers, DataSourceReader):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._given = given
         self._schema = schema

@@ -24,6 +24,7 @@ from cometmq.client.producer.results import SendAnswer
 from cometmq.transport.memory import keep_freed_memory
 
 from ..errors import NotSent, SparkError, TooManyHalves
+from ..worker_connection import GoesToWorkers
 from ..worker_garbage import leave_modules_alone
 from .commits import Batch, Commits
 from .halves import Half, half_of
@@ -59,7 +60,7 @@ class Written(WriterCommitMessage):
         self.half_ends = half_ends
 
 
-class RocketMQWriter(DataSourceArrowWriter):
+class RocketMQWriter(GoesToWorkers, DataSourceArrowWriter):
     """A batch write. All attempts at its tasks know it as the same job."""
 
     def __init__(self, given: Mapping[str, str], columns: Sequence[str]) -> None:
@@ -80,7 +81,7 @@ class RocketMQWriter(DataSourceArrowWriter):
         _roll_back(self._given, Batch(str(self._job), _halves(messages), self._plan.half_ends))
 
 
-class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+class RocketMQStreamWriter(GoesToWorkers, DataSourceStreamArrowWriter):
     def __init__(self, given: Mapping[str, str], columns: Sequence[str]) -> None:
         self._given = given
         self._columns = columns

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..spark_schema import as_stated
+from ..worker_connection import GoesToWorkers
 from ..worker_garbage import leave_modules_alone
 from .loss import Losses
 from .offsets import Progress, QueueRange, ranges_between, split
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # each does only one of both.
 
 
-class RocketMQReader(DataSourceReader):
+class RocketMQReader(GoesToWorkers, DataSourceReader):
     """A batch: from the starting offsets to the ending ones, as they are when it is planned."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
@@ -61,7 +62,7 @@ class RocketMQReader(DataSourceReader):
         return _rows(read_options(self._given, streaming=False), self._schema, partition)
 
 
-class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RocketMQStreamReader(GoesToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         self._given = given
         self._schema = schema
