@@ -216,11 +216,12 @@ def test_cpu_time_of_a_process_that_has_ended_counts() -> None:
 
 def test_a_row_tells_the_medians_and_how_they_compare() -> None:
     row = Row("topic_noop", 1.3, loads=[0.5, 2.0])
-    for speed in (100.0, 300.0, 200.0):
+    for speed, kafka in ((100.0, 50.0), (300.0, 100.0), (200.0, 400.0)):
         mine = {"rows_per_s": speed, "cpu_us_per_row": 1.0, "broker_cpu_us_per_row": 0.5}
         row.ours.append(mine)
-        row.kafka.append({**mine, "rows_per_s": speed / 2})
+        row.kafka.append({**mine, "rows_per_s": kafka})
     told = {(line.unit, line.peer_name): line.ratio for line in lines(row)}
     assert told["rows_per_s", "Spark's Kafka connector"] == 2.0
     assert told["ratio", "aim"] == pytest.approx(2 / 1.3, abs=0.001)
-    assert "| `topic_noop` | 200 | 100 | 2.00 | ≥ 1.3 |" in markdown([row], [])
+    cells = "| 200 | 100 | 2.00 | 2.00, 3.00, 0.50 | ≥ 1.3 | 1.00 + 0.50 | 1.00 + 0.50 |"
+    assert f"| `topic_noop` {cells}" in markdown([row], [])

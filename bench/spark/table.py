@@ -9,8 +9,9 @@ from ..report import Figures, Line, line, median, shown
 KAFKA = "Spark's Kafka connector"
 PURE = "plain Python"
 _HEAD = (
-    "| | rows/s: ours | Kafka's | ratio | aim | CPU-µs a row: ours | Kafka's "
-    "| plain Python: rows/s | load |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    "| | rows/s: ours | Kafka's | ratio | by rounds | aim | CPU-µs a row: ours + broker "
+    "| Kafka's + broker | plain Python, rows/s | load |\n"
+    "|---|---:|---:|---:|---|---:|---:|---:|---:|---:|"
 )
 
 
@@ -28,6 +29,12 @@ class Row:
     @property
     def ratio(self) -> float:
         return median(self.ours, "rows_per_s") / median(self.kafka, "rows_per_s")
+
+    @property
+    def ratios(self) -> list[float]:
+        """Round by round."""
+        rounds = zip(self.ours, self.kafka, strict=True)
+        return [ours["rows_per_s"] / kafka["rows_per_s"] for ours, kafka in rounds]
 
 
 def lines(row: Row) -> Iterator[Line]:
@@ -53,9 +60,16 @@ def _cells(row: Row) -> tuple[str, ...]:
         shown(median(row.ours, "rows_per_s")),
         shown(median(row.kafka, "rows_per_s")),
         f"{row.ratio:.2f}",
+        ", ".join(f"{ratio:.2f}" for ratio in row.ratios),
         f"≥ {row.aim}" if row.aim else "",
-        shown(median(row.ours, "cpu_us_per_row")),
-        shown(median(row.kafka, "cpu_us_per_row")),
+        _cpu(row.ours),
+        _cpu(row.kafka),
         shown(median(row.pure, "rows_per_s")) if row.pure else "",
         f"{min(row.loads):.1f} to {max(row.loads):.1f}",
     )
+
+
+def _cpu(runs: Sequence[Figures]) -> str:
+    """Of the Spark process with all that it starts, and of the broker."""
+    medians = (median(runs, unit) for unit in ("cpu_us_per_row", "broker_cpu_us_per_row"))
+    return " + ".join(shown(figure) for figure in medians)
