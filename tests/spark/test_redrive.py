@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import itertools
 import math
 import random
 import threading
@@ -356,6 +357,30 @@ def test_who_waits_goes_on_where_the_other_ended(letters: Letters) -> None:
     assert waited == [True]
     assert sum(one.sent for one in told) == 30
     assert letters.copied() == Counter(ids)
+
+
+@pytest.mark.parametrize("look", [1, 2])
+def test_who_was_held_up_looks_again_before_it_sends(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """Its broker was started anew and has forgotten its locks; another redrive came and went."""
+    monkeypatch.setattr(desk, "SETTLE_S", 0.5)
+    found, looks, others = desk.RedriveDesk.found, itertools.count(1), list[Redriven]()
+    with EmbeddedBroker() as broker:
+        letters = Letters(spark, broker, "held-up")
+        ids = letters.bury(20)
+
+        async def held_up(self: Any, copies: Any) -> set[str]:
+            there = await found(self, copies)
+            if next(looks) == look:
+                broker.restart()
+                others.append(letters.redrive())
+            return there
+
+        monkeypatch.setattr(desk.RedriveDesk, "found", held_up)
+        letters.redrive()
+        assert [one.sent for one in others] == [20]
+        assert letters.copied() == Counter(ids)
 
 
 def test_a_rate_is_kept(letters: Letters) -> None:
