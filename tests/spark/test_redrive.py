@@ -456,6 +456,28 @@ def test_a_broker_that_is_started_anew_in_order_is_waited_for(
         assert letters.copied() == Counter(ids)
 
 
+def test_copies_stay_at_the_brokers_of_their_letters(spark: "SparkSession") -> None:
+    """Elsewhere nobody would find them while that broker is away. Keys chose among fewer queues
+    when these messages were sent."""
+    with EmbeddedBroker(brokers=2) as broker:
+        broker.stop_broker(1)
+        letters = Letters(spark, broker, "two")
+
+        def message(number: int) -> Message:
+            tags = "paid" if number else ""
+            return Message(letters.topic, b"letter", tags=tags, sharding_key=f"customer-{number}")
+
+        ids = letters.bury(20, message=message)
+        broker.start_broker(1)
+        broker.create_topic(letters.topic)
+        assert letters.redrive(choice=Choice(tags=("paid",))).sent == 19
+        broker.stop_broker(1)
+        assert letters.redrive().sent == 1
+        broker.start_broker(1)
+        assert letters.copied() == Counter(ids)
+        assert {copy.queue.broker_name for copy in letters.copies()} == {"broker-a"}
+
+
 def test_no_send_is_under_way_any_more_when_a_redrive_gives_up(
     letters: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,8 @@ Why no copy is sent twice:
   time. Who was killed keeps its lock for the rest of that minute; by then what it sent has arrived.
   A copy is looked for under the lock, and sent only if the lock was kept all the time since.
 - A copy goes to the broker that has its letter, if its topic is there. If that broker is started
-  again it has forgotten its locks, but all that was under way to it has ended, too.
+  again it has forgotten its locks, but all that was under way to it has ended, too. While it is
+  away nobody asks for the copy, but nobody has the letter either.
 - When an answer is lost, the topic is asked for the copy after a while, before it is sent again.
   It is the brokers' index by key that answers: where there is none, nothing is sent.
 - A broker deletes its oldest messages first, so a letter is gone before its copy is.
@@ -283,15 +284,17 @@ class RedriveDesk:
         return (await self._admin.messages.at(letter.queue, letter.offset)).body
 
     async def _queue_for(self, copy: Copy) -> MessageQueue:
-        """That of its sharding key; else one at the letter's own broker where there is one."""
+        """One at the letter's own broker where there is one: that of its sharding key, if the key
+        is at home there."""
         queues = (await self._link.routes.find(copy.topic)).write_queues
         if not queues:
             raise NoRoute(f"no broker takes messages to {copy.topic} now")
         letter = copy.letter
-        if letter.sharding_key:
-            return by_hash(queues, None, letter.sharding_key)
-        near = [queue for queue in queues if queue.broker_name == letter.queue.broker_name]
-        return (near or queues)[letter.offset % len(near or queues)]
+        near = [q for q in queues if q.broker_name == letter.queue.broker_name] or queues
+        if not letter.sharding_key:
+            return near[letter.offset % len(near)]
+        home = by_hash(queues, None, letter.sharding_key)
+        return home if home in near else by_hash(near, None, letter.sharding_key)
 
     async def _refresh(self, topics: Iterable[str]) -> None:
         for topic in topics:
