@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import itertools
 import math
 import random
 import threading
@@ -358,6 +359,30 @@ def test_who_waits_goes_on_where_the_other_ended(letters: Letters) -> None:
     assert letters.copied() == Counter(ids)
 
 
+@pytest.mark.parametrize("look", [1, 2])
+def test_who_was_held_up_looks_again_before_it_sends(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch, look: int
+) -> None:
+    """Its broker was started anew and has forgotten its locks; another redrive came and went."""
+    monkeypatch.setattr(desk, "SETTLE_S", 0.5)
+    found, looks, others = desk.RedriveDesk.found, itertools.count(1), list[Redriven]()
+    with EmbeddedBroker() as broker:
+        letters = Letters(spark, broker, "held-up")
+        ids = letters.bury(20)
+
+        async def held_up(self: Any, copies: Any) -> set[str]:
+            there = await found(self, copies)
+            if next(looks) == look:
+                broker.restart()
+                others.append(letters.redrive())
+            return there
+
+        monkeypatch.setattr(desk.RedriveDesk, "found", held_up)
+        letters.redrive()
+        assert [one.sent for one in others] == [20]
+        assert letters.copied() == Counter(ids)
+
+
 def test_a_rate_is_kept(letters: Letters) -> None:
     letters.bury(20)
     windows: list[float] = []
@@ -429,6 +454,28 @@ def test_a_broker_that_is_started_anew_in_order_is_waited_for(
         assert letters.redrive(on_progress=stop).sent == 100
         starting.join()
         assert letters.copied() == Counter(ids)
+
+
+def test_copies_stay_at_the_brokers_of_their_letters(spark: "SparkSession") -> None:
+    """Elsewhere nobody would find them while that broker is away. Keys chose among fewer queues
+    when these messages were sent."""
+    with EmbeddedBroker(brokers=2) as broker:
+        broker.stop_broker(1)
+        letters = Letters(spark, broker, "two")
+
+        def message(number: int) -> Message:
+            tags = "paid" if number else ""
+            return Message(letters.topic, b"letter", tags=tags, sharding_key=f"customer-{number}")
+
+        ids = letters.bury(20, message=message)
+        broker.start_broker(1)
+        broker.create_topic(letters.topic)
+        assert letters.redrive(choice=Choice(tags=("paid",))).sent == 19
+        broker.stop_broker(1)
+        assert letters.redrive().sent == 1
+        broker.start_broker(1)
+        assert letters.copied() == Counter(ids)
+        assert {copy.queue.broker_name for copy in letters.copies()} == {"broker-a"}
 
 
 def test_no_send_is_under_way_any_more_when_a_redrive_gives_up(

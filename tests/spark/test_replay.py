@@ -194,6 +194,23 @@ def test_the_files_of_a_store_are_replayed_in_steps(
     assert found == sorted(b"message %d" % number for number in range(40))
 
 
+def test_a_topic_that_was_made_anew_is_replayed_one_after_the_other(replays: Replays) -> None:
+    """A log has messages of the topic that was deleted, too, with the same queues and offsets."""
+    replays.send(12, lambda number: Message(replays.source, b"old %02d" % number))
+    with Admin(replays.broker.namesrv) as admin:
+        admin.topics.delete(replays.source)
+    replays.broker.create_topic(replays.source, QUEUES)
+    replays.send(8, lambda number: Message(replays.source, b"young %d" % number))
+    store = str(replays.broker.directory / "broker-a")
+    assert replays.replay(store=store, choice=Choice(topics=(replays.source,))).sent == 20
+    by_queue = defaultdict[MessageQueue, list[bytes]](list)
+    for message in replays.stored(replays.target):
+        by_queue[message.queue].append(message.body)
+    assert len(by_queue) == QUEUES
+    for bodies in by_queue.values():
+        assert bodies == sorted(bodies)
+
+
 def test_a_choice_is_all_that_is_sent(replays: Replays, tmp_path: Path) -> None:
     replays.send(40, rich(replays.source))
     lake = replays.to_parquet(tmp_path / "lake")
@@ -274,7 +291,7 @@ def test_a_replay_goes_on_in_the_middle_of_a_step(
         patch.setattr(Run, "_send", killed_behind)
         if not all_of_it:
             patch.setattr(
-                replay_run, "ready", lambda frame, n: ready(frame.where("queueOffset < 7"), n)
+                replay_run, "ready", lambda frame, *how: ready(frame.where("queueOffset < 7"), *how)
             )
         with pytest.raises(SparkError, match="killed"):
             replays.replay(checkpoint=checkpoint)
@@ -521,10 +538,11 @@ def test_what_cannot_be_is_refused_by_its_name(replays: Replays, tmp_path: Path)
     small = f"{replays.target}-1"
     replays.broker.create_topic(small, 1)
     replays.spark.range(3).write.parquet(str(tmp_path / "numbers"))
-    topics = (replays.source,)
+    topics, same = (replays.source,), f"127.0.0.1:1;{replays.broker.namesrv}"
     refused: list[tuple[dict[str, Any], str]] = [
         ({"to": ""}, "replayed into itself"),
         ({"to": replays.source}, "replayed into itself"),
+        *(({"to": to, "source_namesrv": same}, "replayed into itself") for to in (*topics, "")),
         ({"to": "no-such-topic"}, "there is no topic no-such-topic: create it"),
         ({"to": small, "keep_queues": True}, "has no queue 1"),
         ({"choice": Choice()}, "name the topics"),

@@ -146,6 +146,38 @@ def test_a_driver_that_dies_before_spark_has_noted_the_end_of_a_batch(
         assert through_spark(spark, broker, target) == sent
 
 
+def test_a_result_that_changes_is_written_whole_or_by_each_batch(
+    spark: "SparkSession", broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path
+) -> None:
+    for name in ("growing", "complete", "update"):
+        broker.create_topic(name, 1)
+    send(producer, "growing", 6, queues=[0])
+    given = options(broker, topic="growing", startingOffsets="earliest", maxOffsetsPerTrigger=3)
+    rows = spark.readStream.format("rocketmq").options(**given).load()
+    counts = rows.groupBy("topic").count().selectExpr("string(count) body")
+
+    def run(writer: Any, mode: str, checkpoint: str) -> None:
+        writer = writer.option("checkpointLocation", str(tmp_path / checkpoint)).outputMode(mode)
+        assert writer.trigger(availableNow=True).start().awaitTermination(round(WAIT_S))
+
+    def to(writer: Any, topic: str, **more: Any) -> Any:
+        return writer.format("rocketmq").options(**options(broker, topic=topic, **more))
+
+    def each(batch: Any, _: int) -> None:
+        write = to(batch.write, "update", deliveryGuarantee="transactional")
+        write.mode("append").save()
+
+    run(to(counts.writeStream, "complete"), "complete", "1")
+    assert bodies_in(broker, "complete") == ["3", "6"]
+    with pytest.raises(Exception, match="rocketmq does not support Update mode"):
+        run(to(counts.writeStream, "update"), "update", "2")
+    run(counts.writeStream.foreachBatch(each), "update", "3")
+    assert bodies_in(broker, "update") == ["3", "6"]
+    forget_last_commit(tmp_path / "3")
+    run(counts.writeStream.foreachBatch(each), "update", "3")
+    assert bodies_in(broker, "update") == ["3", "6", "6"], "another job, whatever the guarantee"
+
+
 def test_a_query_may_have_a_name(
     spark: "SparkSession", broker: BlockingEmbeddedBroker, checkpoint: str
 ) -> None:

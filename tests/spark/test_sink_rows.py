@@ -27,6 +27,8 @@ BASE = {"namesrvAddr": "127.0.0.1:9876", "topic": "t"}
 QUEUES = tuple(MessageQueue("t", name, number) for name in ("a", "b") for number in range(3))
 MAP = pa.map_(pa.string(), pa.string())
 IDS = Ids(b"\x0a" * 12, 0xFFFFFFFE)
+NO_UTF8 = pa.array([b"fine", b"no\xff"]).view(pa.string())
+"""As Spark has it of `cast(body as string)`."""
 
 
 def sink(**more: str) -> SinkOptions:
@@ -240,6 +242,18 @@ def test_topics_for_retries_take_no_batches() -> None:
             {"properties": pa.array([[("a", "b")], [("c", "\x02")]], MAP)},
             "row 101 of partition 3: properties: 'c' contains a byte",
         ),
+        ({"tags": NO_UTF8}, "row 101 of partition 3: tags is no UTF-8: make_valid_utf8 makes"),
+        ({"keys": NO_UTF8}, "row 101 of partition 3: keys is no UTF-8"),
+        ({"shardingKey": NO_UTF8}, "row 101 of partition 3: shardingKey is no UTF-8"),
+        ({"topic": NO_UTF8}, "row 101 of partition 3: topic is no UTF-8"),
+        (
+            {"properties": pa.MapArray.from_arrays([0, 1, 2], ["a", "b"], NO_UTF8)},
+            "row 101 of partition 3: properties: a value is no UTF-8: make_valid_utf8 makes it so",
+        ),
+        (
+            {"properties": pa.MapArray.from_arrays([0, 1, 2], NO_UTF8, ["a", "b"])},
+            "row 101 of partition 3: properties: a name is no UTF-8",
+        ),
         ({"tags": ["x" * 40_000, "y"]}, "row 100 of partition 3: its properties have 40006 bytes"),
     ],
 )
@@ -247,6 +261,10 @@ def test_a_row_that_cannot_be_sent_is_named(columns: Mapping[str, Any], said: st
     with pytest.raises(NotSent) as refused:
         rows_of(batch(**columns), "" if "topic" in columns else "t", 100, 3)
     assert said in str(refused.value)
+
+
+def test_a_body_is_any_bytes() -> None:
+    assert rows_of(batch(body=NO_UTF8), "t", 0, 0).bodies.of(1) == b"no\xff"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ class _LockAnswer(msgspec.Struct):
 
 
 class _Held(NamedTuple):
+    since: float
+    """Nobody else has had it from then on."""
     asked: float
     over: Connection
 
@@ -50,6 +52,10 @@ class QueueLocks:
     def holds(self, queue: MessageQueue) -> bool:
         held = self._held.get(queue)
         return held is not None and held.over.is_open and _now() - held.asked < LIVES_S
+
+    def has_held(self, queue: MessageQueue, since: float) -> bool:
+        """Whether nobody else can have had the queue since then, by the event loop's clock."""
+        return self.holds(queue) and self._held[queue].since <= since
 
     async def take(self, queue: MessageQueue) -> bool:
         """Whether the broker says that this queue is ours alone. From then on it is renewed."""
@@ -111,7 +117,9 @@ class QueueLocks:
             return
         for queue in queues:
             if queue in taken and queue in self._wanted:
-                self._held[queue] = _Held(asked, over)
+                is_renewed = self.holds(queue) and self._held[queue].over is over
+                since = self._held[queue].since if is_renewed else _now()
+                self._held[queue] = _Held(since, asked, over)
             else:
                 self._held.pop(queue, None)
 

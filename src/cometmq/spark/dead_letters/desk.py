@@ -5,8 +5,10 @@ Why no copy is sent twice:
 
 - The brokers' locks on the queues of dead letters let only one redrive work, for a minute at a
   time. Who was killed keeps its lock for the rest of that minute; by then what it sent has arrived.
+  A copy is looked for under the lock, and sent only if the lock was kept all the time since.
 - A copy goes to the broker that has its letter, if its topic is there. If that broker is started
-  again it has forgotten its locks, but all that was under way to it has ended, too.
+  again it has forgotten its locks, but all that was under way to it has ended, too. While it is
+  away nobody asks for the copy, but nobody has the letter either.
 - When an answer is lost, the topic is asked for the copy after a while, before it is sent again.
   It is the brokers' index by key that answers: where there is none, nothing is sent.
 - A broker deletes its oldest messages first, so a letter is gone before its copy is.
@@ -16,14 +18,20 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
 from cometmq.client.admin import Admin
 from cometmq.client.admin.progress import QueueStats
 from cometmq.client.cluster import Cluster
 from cometmq.client.consumer.locks import KEPT_S, QueueLocks
-from cometmq.client.errors import ClientError, NoPermission, NoRoute, TopicNotFound
+from cometmq.client.errors import (
+    ClientError,
+    ConnectionLost,
+    NoPermission,
+    NoRoute,
+    TopicNotFound,
+)
 from cometmq.client.link import Link
 from cometmq.client.message import encode_text, with_unique_id
 from cometmq.client.producer.packing import Packing
@@ -70,6 +78,15 @@ class AlreadyRunning(SparkError):
 
 class Refused(SparkError):
     """A broker will not take a copy, however often it is asked."""
+
+
+class Delivery(NamedTuple):
+    """What became of copies: all that are not named here were sent."""
+
+    refused: dict[str, str]
+    """By brokers: ids, and why."""
+    found: set[str]
+    """The ids of those that somebody else had sent meanwhile."""
 
 
 class RedriveDesk:
@@ -208,37 +225,46 @@ class RedriveDesk:
             ask = functools.partial(self._admin.messages.by_id, copy.topic, copy.id)
             return bool(await patiently(ask, what, AWAY_FOR_NOW))
 
-    async def deliver(self, copies: Sequence[Copy]) -> dict[str, str]:
-        """Send what is not there, and see to it that it is. The answer has the ids of those that a
-        broker refused, and why. ClusterAway when it is not known of some whether they are there:
-        they are looked for when this is run again."""
-        refused: dict[str, str] = {}
-        missing = list(copies)
+    async def deliver(self, copies: Sequence[Copy]) -> Delivery:
+        """Send what is not there, and see to it that it is. ClusterAway when it is not known of
+        some whether they are there: they are looked for when this is run again."""
+        looked, there = await self._look(copies)
+        told, missing = Delivery({}, there), _without(copies, there)
         for attempt in range(ATTEMPTS):
-            await self._require_lock({copy.letter.queue for copy in missing})
-            outcomes = await asyncio.gather(*map(self._send, missing))
-            told = list(zip(missing, outcomes, strict=True))
-            refused |= {copy.id: str(error) for copy, error in told if isinstance(error, Refused)}
-            open_ = [copy for copy, error in told if isinstance(error, ClientError)]
+            outcomes = await asyncio.gather(*(self._send(copy, looked) for copy in missing))
+            pairs = list(zip(missing, outcomes, strict=True))
+            told.refused.update(
+                {copy.id: str(error) for copy, error in pairs if isinstance(error, Refused)}
+            )
+            open_ = [copy for copy, error in pairs if isinstance(error, ClientError)]
             if not open_:
-                return refused
-            error = next(error for _, error in told if isinstance(error, ClientError))
+                return told
+            error = next(error for _, error in pairs if isinstance(error, ClientError))
             log.warning("%d copies are in doubt (attempt %d): %s", len(open_), attempt + 1, error)
             await asyncio.sleep(SETTLE_S)
             await self._refresh({copy.topic for copy in open_})
-            there = await self.found(open_)
-            missing = [copy for copy in open_ if copy.id not in there]
+            looked, there = await self._look(open_)
+            missing = _without(open_, there)
             if not missing:
-                return refused
+                return told
         raise ClusterAway(f"{len(missing)} copies cannot be sent now: run this again later")
 
-    async def _send(self, copy: Copy) -> Exception | None:
+    async def _look(self, copies: Sequence[Copy]) -> tuple[float, set[str]]:
+        """When, and the ids of those that are there. The locks come first: who has had them
+        meanwhile may have sent some."""
+        await self._require_lock({copy.letter.queue for copy in copies})
+        return asyncio.get_running_loop().time(), await self.found(copies)
+
+    async def _send(self, copy: Copy, looked: float) -> Exception | None:
+        """Only if nobody else can have sent it since it was looked for."""
         async with self._turns:
             try:
                 content = _content(copy, await self._body(copy.letter))
                 queue = await self._queue_for(copy)
                 address = self._link.routes.address_of(queue.broker_name) or ""
                 request = send_request(copy.topic, content, queue, PRODUCER_GROUP, QUEUES)
+                if not self._locks.has_held(copy.letter.queue, looked):
+                    return ConnectionLost(f"the lock on {copy.letter.queue} was lost meanwhile")
                 await self._link.ask(
                     address, request.code, request.fields, content.body,
                     timeout_s=SEND_TIMEOUT_S, accept=_STORED,
@@ -258,15 +284,17 @@ class RedriveDesk:
         return (await self._admin.messages.at(letter.queue, letter.offset)).body
 
     async def _queue_for(self, copy: Copy) -> MessageQueue:
-        """That of its sharding key; else one at the letter's own broker where there is one."""
+        """One at the letter's own broker where there is one: that of its sharding key, if the key
+        is at home there."""
         queues = (await self._link.routes.find(copy.topic)).write_queues
         if not queues:
             raise NoRoute(f"no broker takes messages to {copy.topic} now")
         letter = copy.letter
-        if letter.sharding_key:
-            return by_hash(queues, None, letter.sharding_key)
-        near = [queue for queue in queues if queue.broker_name == letter.queue.broker_name]
-        return (near or queues)[letter.offset % len(near or queues)]
+        near = [q for q in queues if q.broker_name == letter.queue.broker_name] or queues
+        if not letter.sharding_key:
+            return near[letter.offset % len(near)]
+        home = by_hash(queues, None, letter.sharding_key)
+        return home if home in near else by_hash(near, None, letter.sharding_key)
 
     async def _refresh(self, topics: Iterable[str]) -> None:
         for topic in topics:
@@ -277,6 +305,10 @@ class RedriveDesk:
         """All before these offsets is redriven."""
         ask = functools.partial(self._admin.offsets.commit, self.group, offsets)
         await patiently(ask, "committing offsets", AWAY_FOR_NOW)
+
+
+def _without(copies: Iterable[Copy], ids: Set[str]) -> list[Copy]:
+    return [copy for copy in copies if copy.id not in ids]
 
 
 def _start(stats: QueueStats, committed: int) -> int:

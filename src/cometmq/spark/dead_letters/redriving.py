@@ -227,12 +227,13 @@ class _Run:
         refused: dict[str, str] = {}
         if missing and not self._told.dry_run:
             self._pace.wait(len(missing))
-            refused = self._background.call(self._desk.deliver(missing))
+            refused, sent_meanwhile = self._background.call(self._desk.deliver(missing))
+            there |= sent_meanwhile
         self._told.found += len(there)
         for copy in missing:
             if copy.id in refused:
                 self._refuse(copy.letter, refused[copy.id])
-            else:
+            elif copy.id not in there:
                 self._told.add(copy)
 
     def _refuse(self, letter: Letter, reason: str) -> None:

@@ -63,7 +63,7 @@ def replay(
     Errors are those of `cometmq.spark.errors`.
     """
     given = options or {}
-    _check(lake, store, source_namesrv, to, choice, rate, given)
+    _check(namesrv, lake, store, source_namesrv, to, choice, rate, given)
     reading = {name: value for name, value in given.items() if name in READING}
     how = {name: value for name, value in given.items() if name not in READING}
     target = {**how, "namesrvAddr": namesrv}
@@ -131,7 +131,14 @@ def _check_session(spark: "SparkSession") -> None:
         )
 
 
+def _is_same_cluster(namesrv: str, other: str) -> bool:
+    """As far as their addresses tell."""
+    one, two = ({part.strip() for part in text.split(";")} for text in (namesrv, other))
+    return not one.isdisjoint(two - {""})
+
+
 def _check(
+    namesrv: str,
     lake: str,
     store: str,
     source_namesrv: str,
@@ -142,7 +149,8 @@ def _check(
 ) -> None:
     if sum(map(bool, (lake, store, source_namesrv))) > 1:
         raise BadOption("lake, store and source_namesrv exclude each other: name one source")
-    if not (lake or store or source_namesrv) and to in ("", *choice.topics):
+    is_own = not (lake or store) and _is_same_cluster(namesrv, source_namesrv or namesrv)
+    if is_own and to in ("", *choice.topics):
         raise BadOption("a topic would be replayed into itself: name another one as target")
     if not (lake or store or choice.topics):
         raise BadOption("name the topics to replay")

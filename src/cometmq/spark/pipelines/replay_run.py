@@ -209,7 +209,7 @@ class Run:
         share = self._share(at.plan, rate)
         sink = sink_options(self._target)
         step = Step(sink, at.plan, at.step, skip, share, at.began_at or {})
-        frame = ready(self._source.step(at.plan, at.step), tasks)
+        frame = ready(self._source.step(at.plan, at.step), tasks, self._source.order)
         return rows_sent(frame.mapInArrow(step.send, SENT).collect())
 
     def _share(self, plan: Plan, rate: float | None) -> float | None:

@@ -26,7 +26,7 @@ from ..topic.offsets import Offsets, from_json
 from .replay_attempts import BegunBefore, Present, check_attempt
 from .replay_places import Places
 from .replay_plan import Plan
-from .replay_sources import SOURCE
+from .replay_sources import OFFSET, SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +35,6 @@ FROM: Final = "REPLAYED_FROM"
 """A property of what was sent again: topic, broker, queue and offset of the message it is."""
 SENT: Final = f"{SOURCE} int, rows bigint, failure string, said string"
 """What a task tells: how many of a source queue it has sent, and at last what has failed."""
-OFFSET: Final = "queueOffset"
 PORTIONS_A_SECOND: Final = 10
 """So finely is a rate kept."""
 _COLUMNS: Final = ("body", "tags", "keys", "shardingKey", "properties")
@@ -126,11 +125,11 @@ def _told(
     )
 
 
-def ready(frame: "DataFrame", partitions: int) -> "DataFrame":
+def ready(frame: "DataFrame", partitions: int, order: str = OFFSET) -> "DataFrame":
     """Rows as they are sent, in order: sorted inside of each partition, a queue in one of them."""
     from pyspark.sql import functions as f
 
-    frame = frame.repartitionById(partitions, SOURCE).sortWithinPartitions(SOURCE, OFFSET)
+    frame = frame.repartitionById(partitions, SOURCE).sortWithinPartitions(SOURCE, order)
     missing = f.lit(None).cast("string")
     stored = f.col("properties") if "properties" in frame.columns else None
     return frame.select(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PHYSICAL: Final = "physicalOffset"
+OFFSET: Final = "queueOffset"
 SOURCE: Final = "source"
 NEEDED: Final = ("topic", "queueId", "queueOffset", "storeTimestamp", "body")
 _EPOCH: Final = dt.date(1970, 1, 1)
@@ -90,6 +91,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 class Source(Protocol):
     shown: str
+    order: str
+    """The column that tells which message of a queue comes before which."""
 
     def all(self) -> "DataFrame":
         """Everything that is chosen."""
@@ -106,6 +109,8 @@ class Source(Protocol):
 
 class LakeSource:
     """A lake that the archive has made, or any directory of Parquet files with such columns."""
+
+    order = OFFSET
 
     def __init__(self, spark: "SparkSession", path: str, choice: Choice) -> None:
         self.shown = path
@@ -135,6 +140,8 @@ class LakeSource:
 
 
 class TopicSource:
+    order = OFFSET
+
     def __init__(self, spark: "SparkSession", options: Mapping[str, str], choice: Choice) -> None:
         """`options` of the source that say where the cluster is; the choice names its topics."""
         self.shown = f"{options['namesrvAddr']} {', '.join(choice.topics)}"
@@ -173,6 +180,9 @@ class TopicSource:
 
 class StoreSource:
     """A broker's files. The log is cut into steps where it lies, so each part is read once."""
+
+    order = PHYSICAL
+    """A topic that was deleted and made anew is there with the same offsets twice."""
 
     def __init__(
         self, spark: "SparkSession", path: str, choice: Choice, options: Mapping[str, str]

@@ -39,6 +39,8 @@ OF_TRANSACTIONS: Final = frozenset({
 })  # fmt: skip
 """What brokers read from half messages, and would decide by."""
 _TEXTS: Final = {"tags": TAGS, "keys": KEYS, "shardingKey": SHARDING_KEY}
+_NO_UTF8: Final = "is no UTF-8: make_valid_utf8 makes it so"
+"""Spark's texts may be any bytes; what is not a body has to be text, or readers see another one."""
 _BINARY: Final = pa.binary()
 _LAID_OUT_SO: Final = (_BINARY, pa.string())
 """Types whose buffers are what `Values` has."""
@@ -92,6 +94,9 @@ def rows_of(
         raise NotSent(f"row {first_row + row} of partition {partition}: {why}")
 
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
+    for name in ("topic", *_TEXTS):
+        if name in columns and (row := _no_utf8(columns[name])) is not None:
+            refuse(row, f"{name} {_NO_UTF8}")
     reserved = RESERVED | OF_TRANSACTIONS if are_halves else RESERVED
     properties = _properties(columns, reserved, refuse)
     topics, topic_numbers = _topics(columns.get("topic"), topic, refuse)
@@ -107,6 +112,24 @@ def _first(truths: Any) -> int | None:
     """The first row of which something is true."""
     found = np.flatnonzero(np.asarray(truths))
     return int(found[0]) if len(found) else None
+
+
+def _no_utf8(texts: pa.Array) -> int | None:
+    """The first one that is not."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        found = texts.cast(_BINARY).to_pylist()
+        return next(number for number, text in enumerate(found) if not _is_utf8(text or b""))
+    return None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _values(array: pa.Array) -> Values:
@@ -282,6 +305,9 @@ def _binaries(count: int, offsets: Any, data: Any) -> pa.Array:
 def _check_entries(
     names: pa.Array, values: pa.Array, reserved: frozenset[str], refuse: Refuse
 ) -> None:
+    for what, texts in (("name", names), ("value", values)):
+        if (entry := _no_utf8(texts)) is not None:
+            refuse(entry, f"properties: a {what} {_NO_UTF8}")
     taken = pc.is_in(names, pa.array(sorted(reserved)))
     if (entry := _first(taken)) is not None:
         refuse(
