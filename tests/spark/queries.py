@@ -113,6 +113,13 @@ def forward(
     _run_to_its_end(writer, checkpoint)
 
 
+def view(spark: "SparkSession", **options: str) -> int:
+    """By the texts of SQL."""
+    said = ", ".join(f"{name} '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW said USING rocketmq OPTIONS ({said})")
+    return spark.sql("SELECT * FROM said").count()
+
+
 def exposed(spark: "SparkSession", checkpoint: str, level: str, **options: str) -> list[str]:
     """All texts in which a query shows itself; Spark's log tells all it can meanwhile."""
     spark.sparkContext.setLogLevel(level)
@@ -152,5 +159,5 @@ def told(rows: "DataFrame") -> Rows:
 
 QUERIES: Final[dict[str, Callable[..., Any]]] = {
     query.__name__: query
-    for query in (batch, codec, counted, doctor, exposed, forward, halting, log, sink, stream)
+    for query in (batch, codec, counted, doctor, exposed, forward, halting, log, sink, stream, view)
 }

@@ -1,12 +1,15 @@
 """Spark Connect: a server, and a client that has neither Java nor a session of its own."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from .clusters import HOST, SparkProcess, connect_server
 from .drivers import Driver
 from .same_results import (
+    COUNT,
+    Orders,
     orders,
     test_a_batch,
     test_a_batch_with_a_filter_and_split_queues,
@@ -17,6 +20,8 @@ from .same_results import (
     test_a_stream_from_topic_to_topic,
     test_what_is_wrong_is_told,
 )
+from .streaming import until
+from .test_secrets import SECRETS, told_secrets
 
 __all__ = [
     "orders",
@@ -35,9 +40,18 @@ pytestmark = pytest.mark.timeout(900)  # Several Java processes start on whateve
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, events: Path) -> Iterator[SparkProcess]:
     pytest.importorskip("grpc", reason="needs grpcio: pip install 'cometmq[connect]'")
-    process = connect_server(tmp_path_factory.mktemp("connect") / "server.log", {})
+    kept = {
+        "spark.eventLog.enabled": "true", "spark.eventLog.dir": str(events),
+        "spark.eventLog.compress": "false",
+    }  # fmt: skip
+    process = connect_server(tmp_path_factory.mktemp("connect") / "server.log", kept)
     yield process
     process.stop()
 
@@ -60,3 +74,21 @@ def test_the_doctor_asks_the_server(server: SparkProcess, driver: Driver) -> Non
     what, _, advice = driver.ask("doctor", master=f"sc://{HOST}:{server.told()}")
     assert what.startswith("workers at sc://")
     assert not advice
+
+
+def test_the_server_shows_no_keys(
+    server: SparkProcess, driver: Driver, orders: Orders, events: Path, checkpoint: str
+) -> None:
+    own = {**orders.options, **SECRETS}
+    name = orders.topic.replace("-", "_")
+    assert len(driver.ask("batch", **own)) == COUNT
+    streamed = {**own, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "80"}
+    assert len(driver.ask("stream", name=name, checkpoint=checkpoint, **streamed)) == COUNT
+    assert driver.ask("view", **own) == COUNT
+
+    def kept() -> str:
+        return "".join(path.read_text(errors="replace") for path in events.rglob("events_*"))
+
+    until(lambda: "CREATE OR REPLACE TEMPORARY VIEW said" in kept())
+    assert "*********(redacted)" in kept()
+    assert told_secrets(kept() + server.log.read_text(errors="replace")) == []

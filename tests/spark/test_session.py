@@ -272,6 +272,7 @@ from cometmq.spark import session
 names = ["spark.sql.session.timeZone", "spark.sql.execution.arrow.pyspark.enabled"]
 spark = session("remote", sys.argv[1])
 told = [spark.conf.get(name) for name in names]
+told.append("our-secret" in spark.sql("SELECT 'our-secret' || id FROM range(1)")._explain_string())
 spark.conf.set(names[0], "Europe/Berlin")
 spark.conf.unset(names[1])
 for again in (session(), session("again", sys.argv[1])):
@@ -321,10 +322,11 @@ def test_a_session_that_runs_is_given_only_what_is_asked_for(spark: "SparkSessio
 
 def test_a_server_of_spark_connect_and_its_session_keep_what_they_have(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="needs grpcio: pip install 'cometmq[connect]'")
-    server = connect_server(tmp_path / "server.log", {ZONE: "Asia/Tokyo"})
+    configured = {ZONE: "Asia/Tokyo", "spark.redaction.string.regex": "our-secret"}
+    server = connect_server(tmp_path / "server.log", configured)
     try:
         no_java = {"JAVA_HOME": str(tmp_path), "PATH": str(tmp_path)}
         told = told_by(REMOTE, f"sc://{HOST}:{server.told()}", environment=no_java)
     finally:
         server.stop()
-    assert told == ["Asia/Tokyo", "true", "Europe/Berlin", False, "Europe/Berlin", False]
+    assert told == ["Asia/Tokyo", "true", False, "Europe/Berlin", False, "Europe/Berlin", False]

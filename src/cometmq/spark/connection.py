@@ -16,6 +16,13 @@ from .option_values import boolean, canonical
 SECRET = ("accessKey", "secretKey", "securityToken")
 CONNECTION = ("namesrvAddr", *SECRET, "tls", "tlsCaFile")
 _REDACTED = "*********(redacted)"
+_ANY_SECRET = "|".join(SECRET)
+SECRETS_IN_PLANS = (
+    rf'(?i)(?<=key: "(?:{_ANY_SECRET})"\s{{1,999}}value: ")(?:[^"\\]|\\.)+'
+    rf"|(?<=(?:{_ANY_SECRET})(?:\\['\"]|`)?[\s=]{{0,99}}\\['\"])[^'\"\\]+"
+)
+"""What is secret in a plan as Spark Connect writes it down, with its options and the texts of SQL.
+A pattern for Java."""
 
 
 def redacted(given: Mapping[str, str]) -> dict[str, str]:

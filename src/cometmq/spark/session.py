@@ -30,6 +30,7 @@ _SQL_DEFAULTS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
+_REDACTION: Final = "spark.sql.redaction.string.regex"
 _DRIVER_DEFAULTS: Final = {"spark.ui.enabled": "false"}
 _LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -117,11 +118,17 @@ def _default_settings(master: str) -> dict[str, str]:
 
 
 def _set_missing(spark: "SparkSession") -> None:
-    """The same for a client of Spark Connect: its server tells what is set."""
+    """The same for a client of Spark Connect: its server tells what is set. It shows and keeps all
+    plans as they come, with their options."""
+    from .connection import SECRETS_IN_PLANS
+
     known = spark.conf.getAll
     for name, value in _SQL_DEFAULTS.items():
         if name not in known:
             spark.conf.set(name, value)
+    # `conf` conceals a setting that speaks of secrets itself, as though nobody had set it.
+    if spark.sql(f"SET {_REDACTION}").collect()[0]["value"] == "<undefined>":
+        spark.conf.set(_REDACTION, SECRETS_IN_PLANS)
 
 
 def _is_remote(given: Mapping[str, Any]) -> bool:
