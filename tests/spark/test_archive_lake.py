@@ -23,6 +23,7 @@ from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, ClusterAway, NotReady, SparkError
 from cometmq.spark.pipelines.archive_bundles import BUNDLE_ROWS_MIN, bundled
 from cometmq.spark.pipelines.failures import plain
+from cometmq.spark.pipelines.lake import iceberg
 from cometmq.spark.pipelines.lake.errors import LakeError
 from cometmq.spark.pipelines.lake.lake import Lake
 from cometmq.spark.pipelines.lake.lock import sole_writer
@@ -490,6 +491,22 @@ def test_what_an_entry_of_iceberg_made_is_on_disk_also_after_a_kill(
     on_disk.clear()
     Lake(str(tmp_path), "iceberg", COLUMNS)
     assert made <= set(on_disk)
+
+
+@WITH_ICEBERG
+def test_an_entry_of_iceberg_costs_the_same_however_many_were_made_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(iceberg, "ENTRIES_KEPT", 3)
+    lake, place = Lake(str(tmp_path), "iceberg", COLUMNS), Place(str(tmp_path))
+    lake.commit(record(tmp_path, "iceberg", 0))
+    held = iceberg.iceberg_table(place)
+    for batch in range(1, 8):
+        lake.commit(record(tmp_path, "iceberg", batch))
+    assert len(iceberg.iceberg_table(place).snapshots()) == 3
+    assert offsets_in(tmp_path, "iceberg") == list(range(80))
+    assert held.scan().to_arrow().num_rows == 10, "who reads an older entry still can"
+    assert not caplog.records, "there is nothing that a user could act on"
 
 
 def test_an_entry_that_a_dead_driver_left_to_the_kernel_is_synced_at_the_next_start(

@@ -21,6 +21,10 @@ _KEPT: Final = 2
 """The last record may be of a batch that never became visible; the one before never is."""
 
 
+STATED: Final = ("queueId", "queueOffset", "storeTimestamp")
+"""Columns whose least and greatest values a reader may want to know before it opens a file."""
+
+
 class LakeFile(msgspec.Struct, frozen=True):
     """One Parquet file: where a task left it, and where it belongs."""
 
