@@ -232,6 +232,22 @@ def test_a_batch_that_died_behind_the_lakes_commit_is_told_and_not_archived_agai
     assert committed(broker, "late", "late-group") == {0: 5}
 
 
+def test_a_group_that_a_broker_has_forgotten_is_put_back_when_an_archive_starts(
+    spark: "SparkSession", lake: Path
+) -> None:
+    """Or retention would wait for the next message, which may never come."""
+    given: dict[str, Any] = {"topics": ["forgotten"], "once": True, "spark": spark}
+    with EmbeddedBroker(settings={"flushConsumerOffsetInterval": 600_000}) as broker:
+        broker.create_topic("forgotten", 2)
+        with Producer(broker.namesrv, group="spark-tests") as producer:
+            send(producer, "forgotten", 10, queues=[0, 1])
+        assert archive(broker.namesrv, str(lake), **given).rows == 10
+        broker.restart(abrupt=True)
+        assert committed(broker, "forgotten") == {}
+        assert archive(broker.namesrv, str(lake), **given).rows == 0
+        assert committed(broker, "forgotten") == {0: 5, 1: 5}
+
+
 def test_a_batch_that_the_lake_has_needs_no_broker_to_have_it_still(
     spark: "SparkSession", lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +508,9 @@ def test_a_batch_that_fails_while_a_stop_waits_for_it_is_told(
     class LastBatch:
         done = 0
         failure: Exception | None = None
+
+        def tell_again(self) -> None:
+            pass
 
         def close(self) -> None:
             self.failure = OSError(errno.ENOSPC, "No space left on device")

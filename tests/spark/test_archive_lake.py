@@ -170,6 +170,25 @@ def test_a_driver_may_die_at_every_step(
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
+def test_how_far_a_lake_is_tells_the_last_batch_that_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str
+) -> None:
+    lake = Lake(str(tmp_path), format_name, COLUMNS)
+    assert lake.reached("checkpoint") == {}
+    lake.commit(record(tmp_path, format_name, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(lake, "_move", _fails)
+        with pytest.raises(OSError, match="not empty"):
+            lake.commit(record(tmp_path, format_name, 1))
+    reached = 20 if format_name == "parquet" else 10
+    assert lake.reached("checkpoint") == {TOPIC: {"broker-a:0": reached}}
+    assert lake.reached("another") == {}
+    others = {"others": {"broker-a:0": 1}}
+    lake.commit(BatchRecord("a query anew", 0, "checkpoint", others, []))
+    assert lake.reached("checkpoint") == {TOPIC: {"broker-a:0": reached}, **others}
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
 def test_a_batch_that_now_ends_elsewhere_is_refused(tmp_path: Path, format_name: str) -> None:
     lake = Lake(str(tmp_path), format_name, COLUMNS)
     lake.commit(record(tmp_path, format_name, 0))
@@ -422,9 +441,9 @@ def test_a_checkpoint_is_the_same_however_it_is_written(tmp_path: Path) -> None:
     records = Records(Place(str(tmp_path)))
     records.write(BatchRecord("query", 0, f"{tmp_path}/checkpoint", {}, []))
     for same in ("/checkpoint", "/checkpoint/", "/x/../checkpoint"):
-        assert records.has_checkpoint(f"{tmp_path}{same}")
-        assert records.has_checkpoint(f"file:{tmp_path}{same}")
-    assert not records.has_checkpoint(f"{tmp_path}/other")
+        assert records.with_checkpoint(f"{tmp_path}{same}")
+        assert records.with_checkpoint(f"file:{tmp_path}{same}")
+    assert not records.with_checkpoint(f"{tmp_path}/other")
 
 
 def test_only_the_last_records_are_kept(tmp_path: Path) -> None:
