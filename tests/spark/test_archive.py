@@ -160,7 +160,8 @@ def test_a_pattern_may_match_nothing_until_a_topic_comes(
 def test_topics_of_retries_and_dead_letters_are_read_by_spark_also_when_compacted(
     broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path, spark: "SparkSession"
 ) -> None:
-    lake = tmp_path / "my läke #1, 50% full"  # As a URL, that would be another path.
+    # As a URL or a pattern, that would be another path.
+    lake = tmp_path / "my läke #1 [new], 50% full"
     topics = ["%RETRY%archived-group", "%DLQ%archived-group"]
     sent: dict[str, list[bytes]] = {}
     for topic in topics:
