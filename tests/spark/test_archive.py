@@ -468,6 +468,16 @@ def test_an_archive_that_runs_ends_behind_the_batch_when_it_is_told_to(
     assert str(seen[-1]).endswith("nothing left to do")
 
 
+def test_an_interval_may_be_long(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer
+) -> None:
+    broker.create_topic("seldom", 1)
+    send(producer, "seldom", 5, queues=[0])
+    stop = threading.Event()
+    given = {"once": False, "interval_s": 12 * 86_400.0, "stop": stop}
+    assert run("seldom", **given, on_batch=lambda _: stop.set()).rows == 5
+
+
 @pytest.mark.parametrize(("failures", "succeeds"), [(STARTS_MAX - 1, True), (STARTS_MAX, False)])
 def test_a_machine_that_is_too_busy_for_spark_is_given_some_more_chances(
     monkeypatch: pytest.MonkeyPatch, failures: int, succeeds: bool

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
+from pyspark import SparkContext
 
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, ClusterAway, NotReady, SparkError
@@ -634,6 +636,15 @@ def test_without_pyiceberg_the_format_says_what_to_install(tmp_path: Path) -> No
         pytest.skip("pyiceberg is here")
     with pytest.raises(SparkError, match=r"not available because .*pip install 'pyiceberg"):
         Lake(str(tmp_path), "iceberg", COLUMNS)
+
+
+def test_that_java_has_ended_is_told_whatever_failed_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = SimpleNamespace(proc=SimpleNamespace(poll=lambda: -9))
+    monkeypatch.setattr(SparkContext, "_gateway", ended)
+    assert "Java has ended" in str(plain(ConnectionRefusedError(111, "Connection refused")))
+    assert str(plain(BadOption("x"))) == "x"
 
 
 def test_a_failure_is_told_in_the_words_of_who_failed() -> None:

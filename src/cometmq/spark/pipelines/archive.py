@@ -106,7 +106,7 @@ def archive(
 
 
 def _every(interval_s: float) -> dict[str, Any]:
-    return {"processingTime": f"{interval_s:g} seconds"}
+    return {"processingTime": f"{round(interval_s * 1000)} milliseconds"}
 
 
 # -- options -------------------------------------------------------------------------------------
