@@ -160,7 +160,8 @@ def test_a_pattern_may_match_nothing_until_a_topic_comes(
 def test_topics_of_retries_and_dead_letters_are_read_by_spark_also_when_compacted(
     broker: BlockingEmbeddedBroker, producer: Producer, tmp_path: Path, spark: "SparkSession"
 ) -> None:
-    lake = tmp_path / "my läke #1, 50% full"  # As a URL, that would be another path.
+    # As a URL or a pattern, that would be another path.
+    lake = tmp_path / "my läke #1 [new], 50% full"
     topics = ["%RETRY%archived-group", "%DLQ%archived-group"]
     sent: dict[str, list[bytes]] = {}
     for topic in topics:
@@ -230,6 +231,22 @@ def test_a_batch_that_died_behind_the_lakes_commit_is_told_and_not_archived_agai
     run("late", group="late-group")
     assert sent_in(lake, "delta") == sent
     assert committed(broker, "late", "late-group") == {0: 5}
+
+
+def test_a_group_that_a_broker_has_forgotten_is_put_back_when_an_archive_starts(
+    spark: "SparkSession", lake: Path
+) -> None:
+    """Or retention would wait for the next message, which may never come."""
+    given: dict[str, Any] = {"topics": ["forgotten"], "once": True, "spark": spark}
+    with EmbeddedBroker(settings={"flushConsumerOffsetInterval": 600_000}) as broker:
+        broker.create_topic("forgotten", 2)
+        with Producer(broker.namesrv, group="spark-tests") as producer:
+            send(producer, "forgotten", 10, queues=[0, 1])
+        assert archive(broker.namesrv, str(lake), **given).rows == 10
+        broker.restart(abrupt=True)
+        assert committed(broker, "forgotten") == {}
+        assert archive(broker.namesrv, str(lake), **given).rows == 0
+        assert committed(broker, "forgotten") == {0: 5, 1: 5}
 
 
 def test_a_batch_that_the_lake_has_needs_no_broker_to_have_it_still(
@@ -451,6 +468,16 @@ def test_an_archive_that_runs_ends_behind_the_batch_when_it_is_told_to(
     assert str(seen[-1]).endswith("nothing left to do")
 
 
+def test_an_interval_may_be_long(
+    run: Archive, broker: BlockingEmbeddedBroker, producer: Producer
+) -> None:
+    broker.create_topic("seldom", 1)
+    send(producer, "seldom", 5, queues=[0])
+    stop = threading.Event()
+    given = {"once": False, "interval_s": 12 * 86_400.0, "stop": stop}
+    assert run("seldom", **given, on_batch=lambda _: stop.set()).rows == 5
+
+
 @pytest.mark.parametrize(("failures", "succeeds"), [(STARTS_MAX - 1, True), (STARTS_MAX, False)])
 def test_a_machine_that_is_too_busy_for_spark_is_given_some_more_chances(
     monkeypatch: pytest.MonkeyPatch, failures: int, succeeds: bool
@@ -492,6 +519,9 @@ def test_a_batch_that_fails_while_a_stop_waits_for_it_is_told(
     class LastBatch:
         done = 0
         failure: Exception | None = None
+
+        def tell_again(self) -> None:
+            pass
 
         def close(self) -> None:
             self.failure = OSError(errno.ENOSPC, "No space left on device")

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
+from pyspark import SparkContext
 
 from cometmq.protocol.message_queue import MessageQueue
 from cometmq.spark.errors import BadOption, ClusterAway, NotReady, SparkError
 from cometmq.spark.pipelines.archive_bundles import BUNDLE_ROWS_MIN, bundled
 from cometmq.spark.pipelines.failures import plain
+from cometmq.spark.pipelines.lake import iceberg
 from cometmq.spark.pipelines.lake.errors import LakeError
 from cometmq.spark.pipelines.lake.lake import Lake
 from cometmq.spark.pipelines.lake.lock import sole_writer
@@ -166,6 +169,25 @@ def test_a_driver_may_die_at_every_step(
         assert not left_over(root)
     assert step >= 6, "it died less often than it has steps"
     assert not mortal.is_dead
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_how_far_a_lake_is_tells_the_last_batch_that_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str
+) -> None:
+    lake = Lake(str(tmp_path), format_name, COLUMNS)
+    assert lake.reached("checkpoint") == {}
+    lake.commit(record(tmp_path, format_name, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(lake, "_move", _fails)
+        with pytest.raises(OSError, match="not empty"):
+            lake.commit(record(tmp_path, format_name, 1))
+    reached = 20 if format_name == "parquet" else 10
+    assert lake.reached("checkpoint") == {TOPIC: {"broker-a:0": reached}}
+    assert lake.reached("another") == {}
+    others = {"others": {"broker-a:0": 1}}
+    lake.commit(BatchRecord("a query anew", 0, "checkpoint", others, []))
+    assert lake.reached("checkpoint") == {TOPIC: {"broker-a:0": reached}, **others}
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -421,9 +443,9 @@ def test_a_checkpoint_is_the_same_however_it_is_written(tmp_path: Path) -> None:
     records = Records(Place(str(tmp_path)))
     records.write(BatchRecord("query", 0, f"{tmp_path}/checkpoint", {}, []))
     for same in ("/checkpoint", "/checkpoint/", "/x/../checkpoint"):
-        assert records.has_checkpoint(f"{tmp_path}{same}")
-        assert records.has_checkpoint(f"file:{tmp_path}{same}")
-    assert not records.has_checkpoint(f"{tmp_path}/other")
+        assert records.with_checkpoint(f"{tmp_path}{same}")
+        assert records.with_checkpoint(f"file:{tmp_path}{same}")
+    assert not records.with_checkpoint(f"{tmp_path}/other")
 
 
 def test_only_the_last_records_are_kept(tmp_path: Path) -> None:
@@ -490,6 +512,22 @@ def test_what_an_entry_of_iceberg_made_is_on_disk_also_after_a_kill(
     on_disk.clear()
     Lake(str(tmp_path), "iceberg", COLUMNS)
     assert made <= set(on_disk)
+
+
+@WITH_ICEBERG
+def test_an_entry_of_iceberg_costs_the_same_however_many_were_made_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(iceberg, "ENTRIES_KEPT", 3)
+    lake, place = Lake(str(tmp_path), "iceberg", COLUMNS), Place(str(tmp_path))
+    lake.commit(record(tmp_path, "iceberg", 0))
+    held = iceberg.iceberg_table(place)
+    for batch in range(1, 8):
+        lake.commit(record(tmp_path, "iceberg", batch))
+    assert len(iceberg.iceberg_table(place).snapshots()) == 3
+    assert offsets_in(tmp_path, "iceberg") == list(range(80))
+    assert held.scan().to_arrow().num_rows == 10, "who reads an older entry still can"
+    assert not caplog.records, "there is nothing that a user could act on"
 
 
 def test_an_entry_that_a_dead_driver_left_to_the_kernel_is_synced_at_the_next_start(
@@ -598,6 +636,15 @@ def test_without_pyiceberg_the_format_says_what_to_install(tmp_path: Path) -> No
         pytest.skip("pyiceberg is here")
     with pytest.raises(SparkError, match=r"not available because .*pip install 'pyiceberg"):
         Lake(str(tmp_path), "iceberg", COLUMNS)
+
+
+def test_that_java_has_ended_is_told_whatever_failed_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = SimpleNamespace(proc=SimpleNamespace(poll=lambda: -9))
+    monkeypatch.setattr(SparkContext, "_gateway", ended)
+    assert "Java has ended" in str(plain(ConnectionRefusedError(111, "Connection refused")))
+    assert str(plain(BadOption("x"))) == "x"
 
 
 def test_a_failure_is_told_in_the_words_of_who_failed() -> None:

@@ -100,6 +100,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
         ("redrive --group g/g", "g/g"),
         ("report -o json --option nonsense=1", "nonsense"),
         ("report -o json --since 1m --until 2m", "since is not before until"),
+        ("report --out {0}", "{0} is a directory: name a file, as in {0}/report.html"),
         ("submit missing.py", "there is no script missing.py"),
         ("submit --conf spark.x s.py", "--conf spark.x"),
         ("compact --lake {0} --retention 1h", "retention"),
@@ -109,7 +110,7 @@ def test_a_wrong_command_line_is_refused_before_spark_starts(
     line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, told = refused(capsys, *line.format(tmp_path).split())
-    assert (code, said in told) == (Exit.USAGE, True), told
+    assert (code, said.format(tmp_path) in told) == (Exit.USAGE, True), told
 
 
 @pytest.mark.usefixtures("without_spark")

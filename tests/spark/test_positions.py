@@ -20,6 +20,7 @@ from cometmq.spark.topic.overview import Overview
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .sending import options, send
+from .test_ranges import MAGIC, SIZE, damage
 
 TOPIC = "places"
 
@@ -259,3 +260,20 @@ def test_the_size_of_messages_is_sampled(
         sizes = {queue.queue_id: size for queue, size in overview.message_bytes(ranges).items()}
     assert 200 < sizes[0] < 400
     assert 3100 < sizes[1] < 3300
+
+
+@pytest.mark.parametrize("field", [SIZE, MAGIC])
+def test_the_size_of_messages_is_sampled_also_when_some_are_damaged(
+    broker: BlockingEmbeddedBroker,
+    producer: Producer,
+    monkeypatch: pytest.MonkeyPatch,
+    field: slice,
+) -> None:
+    """Whether they are lost or an error is for their task to say."""
+    topic = f"damaged-sizes-{field.start}"
+    broker.create_topic(topic, 1)
+    send(producer, topic, 40, queues=[0], message=lambda _: Message(topic, b"x" * 1000))
+    damage(monkeypatch, {4}, field)
+    with Overview(read_options(options(broker, topic=topic), streaming=False)) as overview:
+        (queue,) = overview.queues()
+        assert 1100 < overview.message_bytes([QueueRange(queue, 0, 40)])[queue] < 1300

@@ -13,7 +13,6 @@ from cometmq.spark.topic.stream import Stream
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .sending import SHORT, options, send
-from .test_ranges import MAGIC, damage
 
 BEFORE_ALL = Progress({}, {}, has_begun=False)
 
@@ -115,15 +114,3 @@ def test_a_loss_does_not_use_up_what_a_batch_may_have() -> None:
         with streaming(broker, **given) as stream:
             ends = next_ends(stream, Progress({lossy: 0, healthy: 0}, {}))
         assert ends == {lossy: begin + 5, healthy: 5}
-
-
-def test_a_damaged_message_does_not_keep_sizes_from_being_estimated(
-    broker: BlockingEmbeddedBroker, producer: Producer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker.create_topic("estimated", 1)
-    send(producer, "estimated", 50, queues=[0])
-    damage(monkeypatch, {4}, MAGIC)
-    given = {"topic": "estimated", "startingOffsets": "earliest", "maxBytesPerTrigger": 3000}
-    with streaming(broker, **given) as stream:
-        [end] = next_ends(stream, BEFORE_ALL).values()
-    assert 5 < end < 20

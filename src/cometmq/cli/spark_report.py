@@ -86,6 +86,8 @@ def _problem(options: argparse.Namespace) -> str:
         return f"--option {options.option[0][0]} is for a cluster, and --store reads files alone"
     if options.out is not None and not options.out.resolve().parent.is_dir():
         return f"there is no directory {options.out.resolve().parent}"
+    if options.out is not None and options.out.is_dir():
+        return f"{options.out} is a directory: name a file, as in {options.out / 'report.html'}"
     return ""
 
 

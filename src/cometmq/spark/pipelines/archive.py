@@ -87,7 +87,7 @@ def archive(
         Overview(source) as overview,
         ArchiveGroup(source.cluster, group) as archive_group,
     ):
-        if not Records(place).has_checkpoint(checkpoint):
+        if not Records(place).with_checkpoint(checkpoint):
             overview.queues()  # What is not there is best told now, and plainly.
         with sole_writer(place, checkpoint):
             target = Lake(lake, format, columns)
@@ -106,7 +106,7 @@ def archive(
 
 
 def _every(interval_s: float) -> dict[str, Any]:
-    return {"processingTime": f"{interval_s:g} seconds"}
+    return {"processingTime": f"{round(interval_s * 1000)} milliseconds"}
 
 
 # -- options -------------------------------------------------------------------------------------

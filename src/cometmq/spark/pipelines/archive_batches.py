@@ -70,6 +70,12 @@ class Batches:
                 self.failure = error
                 raise
 
+    def tell_again(self) -> None:
+        """Have the group be where the lake is before there is anything to archive: brokers may have
+        forgotten what they were told, or it was another group, and the next batch may be far."""
+        if reached := self._lake.reached(self._checkpoint):
+            self._tell_brokers(from_json(reached))
+
     def close(self) -> None:
         """Let the batch that is under way end, and no other begin."""
         with self._working:
@@ -79,8 +85,7 @@ class Batches:
         began_s = time.monotonic()
         batch = self._commit(self._written(frame, number))
         places = from_json(batch.ends)
-        queues = self._overview.queues(places)
-        self._group.commit(_not_beyond(places, queues))
+        queues = self._tell_brokers(places)
         return BatchDone(
             number=number,
             rows=sum(file.rows for file in batch.files),
@@ -89,6 +94,11 @@ class Batches:
             seconds=time.monotonic() - began_s,
             lag=_lag(places, queues),
         )
+
+    def _tell_brokers(self, places: ByQueue) -> KnownQueues:
+        queues = self._overview.queues(places)
+        self._group.commit(_not_beyond(places, queues))
+        return queues
 
     def _written(self, frame: "DataFrame", number: int) -> BatchRecord:
         """What the tasks wrote, and where the batch ends: nowhere, while no topic is there."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from .lake.place import Place
-from .lake.records import LakeFile
+from .lake.records import STATED, LakeFile
 
 ROW_GROUP_ROWS_MAX: Final = 1 << 20
 ROW_GROUP_BYTES_MAX: Final = 128 << 20
@@ -38,8 +38,6 @@ _BOUNDED: Final = (*_REPEATED, *_RISING)
 nothing."""
 _PAGE_BYTES: Final = 1 << 20
 """As most writers have it; with smaller ones a body costs a third more."""
-_STATED: Final = ("queueId", "queueOffset", "storeTimestamp")
-"""Columns whose least and greatest values a reader may want to know before it opens a file."""
 
 
 class Naming(NamedTuple):
@@ -177,7 +175,7 @@ class _Stats:
 
     def add(self, rows: pa.RecordBatch) -> None:
         self.rows += rows.num_rows
-        for name in _STATED:
+        for name in STATED:
             bounds = pc.min_max(rows.column(name)).as_py()
             self._least[name] = min(bounds["min"], self._least.get(name, bounds["min"]))
             self._greatest[name] = max(bounds["max"], self._greatest.get(name, bounds["max"]))
@@ -187,6 +185,6 @@ class _Stats:
             "numRecords": self.rows,
             "minValues": self._least,
             "maxValues": self._greatest,
-            "nullCount": dict.fromkeys(_STATED, 0),
+            "nullCount": dict.fromkeys(STATED, 0),
         }
         return msgspec.json.encode(told).decode()

@@ -1,7 +1,7 @@
 """The consumer group that tells brokers how far the lake is.
 
 Brokers with `archive.requiredBeforeDelete` keep what lies behind its offsets. A broker that is away
-hears of them with a later batch, and the others do not wait for it.
+hears of them with a later batch or start, and the others do not wait for it.
 """
 
 import logging

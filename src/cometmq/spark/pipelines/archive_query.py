@@ -56,6 +56,7 @@ class ArchiveQuery:
                 return
 
     def _run_once(self, batches: Batches, stop: threading.Event) -> None:
+        batches.tell_again()
         query = self._started(batches)
         try:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type] # parts, too

@@ -5,6 +5,7 @@ Spark wraps an error of a worker in pages of traces; what a user can act on is o
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,6 +27,7 @@ _ANY: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILI
 _JAVA: Final = "JVM stacktrace:"
 _LINE_LENGTH_MAX: Final = 500
 _NOT_THERE: Final = ("PATH_NOT_FOUND",)
+_ENDED: Final = "Spark's Java has ended; the kernel does that to it when memory is short"
 _KINDS: Final[tuple[tuple[tuple[type[ClientError], ...], type[errors.SparkError]], ...]] = (
     (AWAY, errors.ClusterAway),
     ((TopicNotFound, GroupNotFound, BrokerNotFound), errors.NotThere),
@@ -52,6 +54,8 @@ def plain(error: BaseException) -> errors.SparkError:
         return error
     if isinstance(error, ClientError):
         return _ours(type(error))(str(error))
+    if _java_has_ended():
+        return errors.SparkError(_ENDED)
     text = str(error)
     for name, said in reversed(_OURS.findall(text)):
         if kind := _named(name):
@@ -62,6 +66,13 @@ def plain(error: BaseException) -> errors.SparkError:
     if condition := _analysis_condition(error):
         return errors.NotThere(first) if condition in _NOT_THERE else errors.BadOption(first)
     return errors.SparkError(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+
+
+def _java_has_ended() -> bool:
+    """Then all fails that needs it, in words that could be of anything."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    return process is not None and process.poll() is not None
 
 
 def _named(name: str) -> type[errors.SparkError] | None:

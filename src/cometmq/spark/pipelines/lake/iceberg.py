@@ -16,18 +16,23 @@ from ...errors import BadOption, NotReady
 from .errors import LakeError
 from .lock import entry_in
 from .place import Place
-from .records import BatchRecord
+from .records import STATED, BatchRecord
 
 IDENTIFIER: Final = "cometmq.messages"
 CATALOG: Final = "_iceberg.db"
 _METADATA: Final = "metadata"
 _ODD: Final = re.compile("[?#%]")
 """What the catalog's address would not take for a part of its path."""
+ENTRIES_KEPT: Final = 100
+"""With more of them, each would take longer than the one before: they are all read and written."""
+_METRICS: Final = "write.metadata.metrics"
 _PROPERTIES: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
+    "write.metadata.previous-versions-max": str(ENTRIES_KEPT),
+    "commit.manifest-merge.enabled": "true",
+    f"{_METRICS}.default": "none",  # Of the others, the files have no bounds.
+    **{f"{_METRICS}.column.{name}": "full" for name in ("topic", "date", *STATED)},
 }
-"""Or every batch would leave a file for ever."""
 
 
 class IcebergCatalog:
@@ -56,7 +61,10 @@ class IcebergCatalog:
                 )
             with iceberg_table(self._place).transaction() as entry:
                 entry.set_properties({_property(record): str(record.batch)})
-                entry.add_files([_uri(self._place, file.path) for file in record.files])
+                paths = [_uri(self._place, file.path) for file in record.files]
+                # Each file has a name of its own; to compare it with all that are there takes long.
+                entry.add_files(paths, check_duplicate_files=False)
+                _forget_old(entry)
         self._sync()
 
     def _sync(self) -> None:
@@ -85,6 +93,15 @@ def _create(catalog: Any, place: Place, schema: pa.Schema, partitions: Sequence[
     ) as creation, creation.update_spec() as spec:  # fmt: skip
         for name in partitions:
             spec.add_identity(name)
+
+
+def _forget_old(entry: Any) -> None:
+    """Only that they were: their files stay, for who reads an older entry at this moment."""
+    snapshots = importlib.import_module("pyiceberg.table.update.snapshot")
+    known = sorted(entry.table_metadata.snapshots, key=lambda one: one.sequence_number)
+    if old := known[:-ENTRIES_KEPT]:
+        with snapshots.ExpireSnapshots(entry) as update:
+            update.by_ids([one.snapshot_id for one in old])
 
 
 def _catalog(place: Place) -> Any:

@@ -20,6 +20,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from ...errors import BadOption
+from ...topic.offsets import Offsets
 from .errors import LakeError
 from .lock import turn_in
 from .place import Place
@@ -47,6 +48,13 @@ class Lake:
         """Whether the query's last batch is this one, and decided."""
         last = self._last(query)
         return last is not None and last.batch == batch and self._is_decided(last)
+
+    def reached(self, checkpoint: str) -> Offsets:
+        """How far archives with this checkpoint are, each of topics of its own."""
+        ends: Offsets = {}
+        for records in self._records.with_checkpoint(checkpoint):
+            ends |= next((record.ends for record in records if self._is_decided(record)), {})
+        return ends
 
     def tidy(self, query: str, batch: int) -> None:
         """Throw away what killed attempts at a batch left that is not decided: were it the batch

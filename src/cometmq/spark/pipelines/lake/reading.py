@@ -5,7 +5,7 @@
 The files are those that the table has when this is called.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...errors import NotThere
 from ...schema import ddl
@@ -14,6 +14,9 @@ from .iceberg import iceberg_table
 from .place import Place
 from .records import LakeFacts, Records
 from .tables import DELTA, ICEBERG, PARTITIONS, row_columns
+
+_PATTERNS: Final = "__globPaths__"
+"""Whether Spark takes `[` or `{` in a path for a part of a pattern: an option of its own use."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +32,7 @@ def read_lake(spark: "SparkSession", lake: str) -> "DataFrame":
     if files is not None and not files:
         return spark.createDataFrame([], schema)
     reader = spark.read.schema(schema).option("basePath", place.shown())
+    reader = reader.option(_PATTERNS, "false")
     frame = reader.parquet(*([place.shown()] if files is None else files))
     return frame.select(*PARTITIONS, *columns)  # Spark has those of directories last.
 

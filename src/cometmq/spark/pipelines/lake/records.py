@@ -21,6 +21,10 @@ _KEPT: Final = 2
 """The last record may be of a batch that never became visible; the one before never is."""
 
 
+STATED: Final = ("queueId", "queueOffset", "storeTimestamp")
+"""Columns whose least and greatest values a reader may want to know before it opens a file."""
+
+
 class LakeFile(msgspec.Struct, frozen=True):
     """One Parquet file: where a task left it, and where it belongs."""
 
@@ -61,10 +65,12 @@ class Records:
     def queries(self) -> list[str]:
         return [name for name in self._place.listed(_ROOT) if not name.endswith(".json")]
 
-    def has_checkpoint(self, checkpoint: str) -> bool:
-        """Whether a query that has this checkpoint has begun."""
-        lasts = (record for query in self.queries() for record in self.of(query)[:1])
-        return any(one_name(record.checkpoint) == one_name(checkpoint) for record in lasts)
+    def with_checkpoint(self, checkpoint: str) -> list[list[BatchRecord]]:
+        """Of each query that has this checkpoint, or had it before it was emptied: the last first.
+        Nothing if none has begun."""
+        begun = [records for records in map(self.of, self.queries()) if records]
+        name = one_name(checkpoint)
+        return [records for records in begun if one_name(records[0].checkpoint) == name]
 
     def of(self, query: str) -> list[BatchRecord]:
         """A query's records, the last one first."""
