@@ -464,7 +464,7 @@ def test_an_archive_that_runs_ends_behind_the_batch_when_it_is_told_to(
 
     run("running", once=False, interval_s=0.1, stop=stop, on_batch=on_batch)
     assert sent_in(lake, "delta") == sent
-    assert "10 messages in 1 files" in str(seen[0])
+    assert "10 messages in 1 file," in str(seen[0])
     assert str(seen[-1]).endswith("nothing left to do")
 
 

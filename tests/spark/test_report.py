@@ -17,6 +17,7 @@ from cometmq.client.blocking import Admin, Producer
 from cometmq.client.names import Message, SendResult
 from cometmq.spark.errors import BadOption, SparkError
 from cometmq.spark.pipelines.failures import plain
+from cometmq.spark.pipelines.readable import counted, moment, number, short, size, span
 from cometmq.spark.pipelines.report import report
 from cometmq.spark.pipelines.report_charts import Axis, Row, lines, stacked_bars
 from cometmq.spark.pipelines.report_figures import (
@@ -29,7 +30,7 @@ from cometmq.spark.pipelines.report_figures import (
     TopicFigures,
     bucket_ms,
 )
-from cometmq.spark.pipelines.report_page import as_page, moment, number, short, size, span
+from cometmq.spark.pipelines.report_page import as_page
 from cometmq.testing import BlockingEmbeddedBroker, EmbeddedBroker
 
 from .dead_letters import bury, send_back
@@ -335,3 +336,5 @@ def test_numbers_are_written_to_be_read() -> None:
         "3 ms", "1.5 s", "1.5 min", "2 h",
     ]  # fmt: skip
     assert moment(0) == "1970-01-01 00:00:00"
+    assert [counted(n, "batch") for n in (0, 1, 2000)] == ["0 batches", "1 batch", "2,000 batches"]
+    assert counted(1, "file") == "1 file"

@@ -106,11 +106,14 @@ def _as_json(told: "Archived") -> str:
 
 
 def _as_table(told: "Archived") -> str:
+    from cometmq.spark.pipelines.readable import counted, size
+
     rate = told.rows / told.seconds if told.seconds else 0.0
+    batches, files = counted(told.batches, "batch"), counted(told.files, "file")
     lines: Sequence[str] = (
         f"lake      {told.lake} ({told.format})",
-        f"messages  {told.rows:,} in {told.batches} batches and {told.files} files",
-        f"size      {told.bytes / 1e6:,.1f} MB",
+        f"messages  {told.rows:,} in {batches} and {files}",
+        f"size      {size(told.bytes)}",
         f"rate      {rate:,.0f} messages a second",
         f"to go     {sum(told.lag.values()):,}",
     )

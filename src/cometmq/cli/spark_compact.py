@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
     else:
         sys.stdout.write(
-            f"{told.files_before} files are {told.files_after} now; "
-            f"{told.files_deleted} of earlier times deleted\n"
+            f"files before {told.files_before:,}, now {told.files_after:,}; "
+            f"of earlier times deleted {told.files_deleted:,}\n"
         )
     return 0

@@ -153,10 +153,10 @@ def _progress(begun: float) -> "Callable[[Replayed], None]":
 
 
 def _table(told: "Replayed") -> str:
-    from cometmq.spark.pipelines.report_page import moment, size
+    from cometmq.spark.pipelines.readable import counted, moment, size
 
     doing = "would be sent" if told.dry_run else "to be sent"
-    lines = [f"{told.messages:,} messages ({size(told.bytes)}) of {told.source} {doing}"]
+    lines = [f"{counted(told.messages, 'message')} ({size(told.bytes)}) of {told.source} {doing}"]
     if not told.dry_run:
         lines.append(f"{told.sent:,} sent now, {told.found:,} by earlier runs")
     lines += [f"  {topic:<40} {count:>14,}" for topic, count in sorted(told.by_topic.items())]

@@ -92,7 +92,7 @@ def _problem(options: argparse.Namespace) -> str:
 
 
 def _summary(made: "Report", out: Path) -> str:
-    from cometmq.spark.pipelines.report_page import number, size, span
+    from cometmq.spark.pipelines.readable import counted, number, size, span
 
     lines = [f"{'TOPIC':<40} {'MESSAGES':>14} {'BYTES':>10} {'STORED AFTER, 99 %':>19}"]
     lines += [
@@ -106,5 +106,9 @@ def _summary(made: "Report", out: Path) -> str:
         f"{g.group:<40} {number(g.lag):>14} {len(g.queues):>10} {number(g.dead_letters or 0):>19}"
         for g in made.groups
     ]
-    lines += ["", f"{number(made.messages)} messages in {len(made.topics)} topics: {out}", ""]
+    lines += [
+        "",
+        f"{counted(made.messages, 'message')} in {counted(len(made.topics), 'topic')}: {out}",
+        "",
+    ]
     return "\n".join(lines)

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from .readable import counted, size
+
 
 class BatchDone(msgspec.Struct, frozen=True):
     number: int
@@ -14,9 +16,10 @@ class BatchDone(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         behind = sum(self.lag.values())
+        rate = self.rows / max(self.seconds, 1e-3)
         return (
-            f"batch {self.number}: {self.rows:,} messages in {self.files} files, "
-            f"{self.bytes / 1e6:,.1f} MB, {self.rows / max(self.seconds, 1e-3):,.0f} a second; "
+            f"batch {self.number}: {counted(self.rows, 'message')} in "
+            f"{counted(self.files, 'file')}, {size(self.bytes)}, {rate:,.0f} a second; "
             + (f"{behind:,} to go ({_largest(self.lag)})" if behind else "nothing left to do")
         )
 

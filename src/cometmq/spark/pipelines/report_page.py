@@ -1,10 +1,10 @@
 """A report as one HTML page that needs nothing else: no script, no font, no network. Pure."""
 
-import datetime as dt
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from .readable import DAY_MS, moment, number, short, short_moment, size, span, utc
 from .report_charts import COLOURS, LABELS_MAX, Axis, Row, legend, lines, stacked_bars
 from .report_figures import (
     GroupFigures,
@@ -17,9 +17,6 @@ from .report_figures import (
 )
 from .report_style import STYLE
 
-_DAY_MS: Final = 86_400_000
-_SPANS: Final = ((_DAY_MS, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
-_BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEPS: Final = (1, 2, 3, 5, 6, 10, 15, 20, 30)
 """Of how many bars one has its time written below; the clock's own steps."""
 _OTHERS: Final = "all others"
@@ -37,51 +34,6 @@ def as_page(report: Report) -> str:
         f"<title>CometMQ report · {escape(report.source)}</title><style>{STYLE}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
-
-
-# -- numbers -------------------------------------------------------------------------------------
-
-
-def number(value: float) -> str:
-    """1234567 as 1,234,567; small fractions with what counts of them."""
-    if value == round(value):
-        return f"{round(value):,}"
-    return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2g}"
-
-
-def short(value: float) -> str:
-    """1234567 as 1.2 M, for the marks of a scale."""
-    for power, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= power:
-            return f"{value / power:.3g} {name}"
-    return f"{value:g}"
-
-
-def size(value: float) -> str:
-    for name in _BYTES[:-1]:
-        if abs(value) < 1024:
-            return f"{value:.3g} {name}" if value < 1000 else f"{value:.0f} {name}"
-        value /= 1024
-    return f"{value:,.3g} {_BYTES[-1]}"
-
-
-def span(milliseconds: float) -> str:
-    for unit_ms, name in _SPANS:
-        if abs(milliseconds) >= unit_ms:
-            return f"{milliseconds / unit_ms:.3g} {name}"
-    return f"{number(milliseconds)} ms"
-
-
-def moment(milliseconds: int) -> str:
-    return _utc(milliseconds).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _short_moment(milliseconds: int) -> str:
-    return _utc(milliseconds).strftime("%m-%d %H:%M")
-
-
-def _utc(milliseconds: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
 
 
 # -- sections ------------------------------------------------------------------------------------
@@ -166,8 +118,8 @@ def _topics(topics: Sequence[TopicFigures]) -> str:
                 (
                     topic.topic, number(topic.messages), _bar(topic.messages, most),
                     size(topic.bytes), number(topic.queues), size(topic.size.p50),
-                    size(topic.size.p99), size(topic.size.max), _short_moment(topic.first_ms),
-                    _short_moment(topic.last_ms),
+                    size(topic.size.p99), size(topic.size.max), short_moment(topic.first_ms),
+                    short_moment(topic.last_ms),
                 )
                 for topic in topics
             ],
@@ -333,12 +285,12 @@ def _fewer(series: Sequence[Series]) -> list[Series]:
 
 def _axis(timeline: Timeline) -> Axis:
     form = "%H:%M:%S" if timeline.bucket_ms < 60_000 else "%H:%M"
-    if timeline.bucket_ms >= _DAY_MS:
+    if timeline.bucket_ms >= DAY_MS:
         form = "%Y-%m-%d"
-    elif timeline.bucket_ms * timeline.buckets > _DAY_MS:
+    elif timeline.bucket_ms * timeline.buckets > DAY_MS:
         form = "%m-%d %H:%M"
     numbers = range(timeline.buckets)
-    labels = [_utc(timeline.begin_ms(at)).strftime(form) for at in numbers]
+    labels = [utc(timeline.begin_ms(at)).strftime(form) for at in numbers]
     every = next(step for step in _STEPS if timeline.buckets <= step * LABELS_MAX)
     first = timeline.start_ms // timeline.bucket_ms
     return Axis(labels, [at for at in numbers if (first + at) % every == 0])
