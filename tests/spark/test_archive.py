@@ -383,6 +383,15 @@ def test_a_second_checkpoint_for_the_same_topic_is_refused(
     assert sent_in(lake, "delta") == sent
 
 
+@pytest.mark.parametrize("path", ["", "checkpoint", "topic=orders/_checkpoint"])
+def test_a_checkpoint_among_the_files_of_a_lake_is_refused(
+    run: Archive, lake: Path, path: str
+) -> None:
+    with pytest.raises(BadOption, match="lies among the files of the lake: begin its name"):
+        run("payments", checkpoint=f"file:{lake / path}")
+    assert not lake.exists()
+
+
 def test_a_second_archive_with_the_same_checkpoint_is_refused_while_the_first_one_runs(
     run: Archive, broker: BlockingEmbeddedBroker, producer: Producer, lake: Path, tmp_path: Path
 ) -> None:

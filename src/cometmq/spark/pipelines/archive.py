@@ -6,6 +6,7 @@ the driver enters them into the lake. After each batch the consumer group is whe
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BadOption
@@ -18,7 +19,7 @@ from .archive_group import ArchiveGroup
 from .archive_progress import Archived, BatchDone
 from .failures import plainly
 from .lake.lake import Lake, check_request
-from .lake.lock import sole_writer
+from .lake.lock import one_name, sole_writer
 from .lake.place import Place
 from .lake.records import Records
 from .sessions import when_needed
@@ -81,6 +82,7 @@ def archive(
 
     place = Place(lake)
     checkpoint = checkpoint or _default_checkpoint(place)
+    _check_checkpoint(place, checkpoint)
     source = read_options(given, streaming=True)
     with (
         plainly(),
@@ -149,6 +151,17 @@ def _default_checkpoint(place: Place) -> str:
             f"{place.url} is not a path: name a checkpoint that Spark can write to, as in s3a://…"
         )
     return place.shown("_checkpoint")
+
+
+def _check_checkpoint(place: Place, checkpoint: str) -> None:
+    """Readers take for the table's what lies in its directory, and other programs' clean-ups delete
+    there what the table does not know; names that begin so are left alone by all."""
+    root, path = (PurePath(one_name(url)) for url in (place.shown(), checkpoint))
+    if path.is_relative_to(root) and not str(path.relative_to(root)).startswith("_"):
+        raise BadOption(
+            f"checkpoint {checkpoint} lies among the files of the lake: begin its name there with _"
+            f", as in {place.shown('_checkpoint-payments')}"
+        )
 
 
 def _driver(spark: "SparkSession") -> "SparkSession":
