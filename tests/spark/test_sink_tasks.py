@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime as dt
+import itertools
 import random
 import threading
 import time
@@ -16,8 +17,11 @@ import pytest
 
 from cometmq.broker.transactions import transactions
 from cometmq.client.blocking import Admin
+from cometmq.client.errors import error_of
 from cometmq.client.names import ReceivedMessage
 from cometmq.client.producer.results import SendStatus
+from cometmq.protocol.codes import ResponseCode
+from cometmq.protocol.command import Command
 from cometmq.protocol.topic_config import PERM_READ
 from cometmq.spark.errors import BadOption, ClusterAway, NotSent
 from cometmq.spark.sink import sending
@@ -312,6 +316,26 @@ def test_rows_that_may_go_anywhere_go_to_another_broker() -> None:
         assert write(broker, batches(), topic="two", sendTimeout="20s").rows == 9000
         broker.start_broker(1)
         until(lambda: len(set(bodies_in(broker, "two"))) == 9000)
+
+
+def test_a_broker_with_too_much_to_do_is_asked_again(
+    broker: BlockingEmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As RocketMQ's says it while its disk is slow, or too few of its replicas have the message."""
+    send, sends = sending.Sending._send, itertools.count(1)
+
+    async def busy(self: Any, parcel: Any) -> Command:
+        if next(sends) < 4:
+            raise error_of(ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow")
+        return await send(self, parcel)
+
+    monkeypatch.setattr(sending.Sending, "_send", busy)
+    broker.create_topic("busy", 1)
+    assert write(broker, [batch(["a"])], topic="busy").rows == 1
+    assert bodies_in(broker, "busy") == ["a"]
+    sends = itertools.count(-100)
+    with pytest.raises(ClusterAway, match=r"tried for 1 s: .*PC_SYNCHRONIZED"):
+        write(broker, [batch(["b"])], topic="busy", sendTimeout="1s")
 
 
 def test_an_acknowledgement_that_is_not_safe_is_none(

@@ -1,8 +1,9 @@
 """Parcels on their way: one under way to each queue at a time, many queues at once.
 
-What fails because a broker is away is tried again until the time is up, so a broker may be started
-anew meanwhile; what a broker refuses is an error at once. Nothing counts as sent before its broker
-has acknowledged it. Works inside of an event loop; after the first error nothing more is taken.
+What fails because a broker is away or has too much to do is tried again until the time is up, so a
+broker may be started anew meanwhile; what a broker refuses is an error at once. Nothing counts as
+sent before its broker has acknowledged it. Works inside of an event loop; after the first error
+nothing more is taken.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Final
 from cometmq.client.errors import (
     AnswerTimedOut,
     BrokerError,
+    BrokerFailed,
     ClientError,
     NoRoute,
     ServiceNotAvailable,
@@ -53,6 +55,10 @@ Stored = Callable[[Parcel, SendAnswer], None]
 
 class _NotSafe(ClientError):
     """Stored, but less safely than the broker should."""
+
+
+_AGAIN: Final = (*AWAY, ServiceNotAvailable, BrokerFailed, _NotSafe)
+"""RocketMQ's broker says that it has failed also when its disk or its replicas are slow."""
 
 
 class Sending:
@@ -185,7 +191,7 @@ class Sending:
     async def _first_try(self, parcel: Parcel) -> Command | None:
         try:
             return await self._send(parcel)
-        except (*AWAY, ServiceNotAvailable, _NotSafe):
+        except _AGAIN:
             return None
 
     async def _tried_again(self, parcel: Parcel) -> Command:
@@ -202,9 +208,8 @@ class Sending:
                     raise NotSent(f"{_name(parcel)}: {error}") from error
                 raise
 
-        away = (*AWAY, ServiceNotAvailable, _NotSafe)
         return await patiently(
-            attempt, f"sending {_name(parcel)}", away, self._options.send_timeout_s
+            attempt, f"sending {_name(parcel)}", _AGAIN, self._options.send_timeout_s
         )
 
     async def _look_again(self, parcel: Parcel) -> None:
