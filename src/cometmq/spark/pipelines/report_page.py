@@ -112,7 +112,7 @@ def _topics(topics: Sequence[TopicFigures]) -> str:
     return _section(
         "Topics",
         _table(
-            ("topic", "messages", "", "bytes", "queues", "size 50 %", "size 99 %", "largest",
+            ("topic", "messages", "", "bytes", "queues used", "size 50 %", "size 99 %", "largest",
              "first", "last"),
             [
                 (
