@@ -39,17 +39,13 @@ AWAY = ("-n", "127.0.0.1:1")
 
 
 @pytest.fixture(autouse=True)
-def _nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No context and no address of the user's own; what commands set is undone."""
-    before = dict(os.environ)
+def _nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No context and no address of the user's own."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("NAMESRV_ADDR", "COMETMQ_CONTEXT", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(patience, "PATIENCE_S", 0.0)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture
@@ -313,5 +309,5 @@ def test_sigterm_ends_an_archive_behind_its_batch(
         assert first.startswith(f"batch 0: {COUNT:,} messages")
         assert last == "cometmq: archive: ending behind this batch; once more ends it now"
         assert command.process.stdout is not None
-        assert f"messages  {COUNT:,} in 1 batches" in command.process.stdout.read()
+        assert f"messages  {COUNT:,} in 1 batch and 1 file" in command.process.stdout.read()
         until(lambda: not command.others())
