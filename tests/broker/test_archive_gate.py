@@ -70,8 +70,10 @@ class Cluster:
     def log_begin(self) -> int:
         return int(self.figures()["commitLogMinOffset"])
 
-    def log_files(self) -> int:
-        return len(list((self.broker.directory / "broker-a" / "commitlog").iterdir()))
+    def log_files(self) -> set[str]:
+        """The next one may be made at any moment; until it is, it has another name."""
+        directory = self.broker.directory / "broker-a" / "commitlog"
+        return {path.name for path in directory.iterdir() if path.name.isdigit()}
 
     def figures(self) -> dict[str, str]:
         (info,) = self.admin.brokers.runtime_info().values()
@@ -96,9 +98,10 @@ def cluster() -> Iterator[Cluster]:
 def test_old_files_stay_until_they_are_archived(cluster: Cluster) -> None:
     queue = cluster.fill("orders")
     files = cluster.log_files()
-    assert files > 4
+    assert len(files) > 4
     cluster.age()
-    assert (cluster.log_begin(), cluster.log_files()) == (0, files)
+    assert cluster.log_begin() == 0
+    assert files <= cluster.log_files()
     assert cluster.figures()["archiveKeptFromOffset"] == "0"
     cluster.archived(queue, 30)
     cluster.clean()

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from .brokers import (
     serving,
     until,
 )
-from .timing import SCHEDULE, delays_of
+from .timing import SCHEDULE, crashed, delays_of
 
 pytestmark = pytest.mark.usefixtures("frequent_looks")
 
@@ -213,15 +212,14 @@ async def test_a_restart_in_order_neither_loses_nor_doubles(tmp_path: Path) -> N
 @bounded
 async def test_after_a_crash_some_come_twice_and_none_is_missing(tmp_path: Path) -> None:
     clock = ManualClock()
-    running, image = tmp_path / "running", tmp_path / "image"
-    async with serving(running, clock=clock) as broker:
+    async with serving(tmp_path / "running", clock=clock) as broker:
         client = await Client.to(broker)
         for n in range(5):
             await delay(client, b"%d" % n)
         clock.advance(1000)
         await arrived(client, 5)
         await delay(client, b"pending")
-        shutil.copytree(running, image)
+        image = await crashed(broker, tmp_path / "image")
     clock.advance(1000)
     async with serving(image, clock=clock) as broker:
         client = await Client.to(broker)

@@ -57,12 +57,14 @@ async def crashed(broker: Broker, image: Path) -> Path:
     """A copy of a running broker's store: what a kill at this moment would leave.
 
     Not in the midst of a save: files are copied one after the other, and no kill would leave a
-    new checkpoint beside an old wheel.
+    new checkpoint beside an old wheel. Nor files that are being made: they get their names while
+    others are copied.
     """
     timers = timers_of(broker)
     await until(lambda: timers._saving is None)
     root = context_of(broker).store.config.root
-    shutil.copytree(root, image, ignore=shutil.ignore_patterns("*.tmp"), copy_function=copy_sparse)
+    unfinished = shutil.ignore_patterns("*.tmp", "*.new")
+    shutil.copytree(root, image, ignore=unfinished, copy_function=copy_sparse)
     return image
 
 
