@@ -4,6 +4,7 @@
 and has consumed two of three in every queue; `archive` went offline after the first.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -11,6 +12,7 @@ import msgspec
 
 from cometmq.client.admin import Admin
 from cometmq.client.cluster import Cluster
+from cometmq.client.errors import TopicNotFound
 from cometmq.client.link import Link
 from cometmq.protocol.codes import RequestCode
 from cometmq.protocol.command import Command, Response
@@ -21,6 +23,7 @@ from cometmq.protocol.subscription import tag_subscription
 from cometmq.testing import EmbeddedBroker
 from cometmq.transport.connection import Connection, Handlers
 from tests.broker.brokers import send_fields
+from tests.client.clusters import POLL_S, WAIT_S
 
 TOPIC = "orders"
 ONLINE, OFFLINE, SELLERS = "billing", "archive", "sellers"
@@ -107,6 +110,16 @@ def _heartbeat(client_id: str) -> Heartbeat:
     )
 
 
+async def _until_announced(admin: Admin, topic: str) -> None:
+    """Brokers make a group's retry topic when a member arrives, and tell it a moment later."""
+    known: list[str] = []
+    async with asyncio.timeout(WAIT_S):
+        while set(known) != set(BROKERS):
+            with contextlib.suppress(TopicNotFound):
+                known = [at.broker_name for at in (await admin.topics.route(topic)).broker_datas]
+            await asyncio.sleep(POLL_S)
+
+
 @contextlib.asynccontextmanager
 async def open_shop(
     *, online: bool = True, through_proxy: bool = False, request_timeout_s: float = 10.0
@@ -132,6 +145,8 @@ async def open_shop(
             await admin.groups.create(ONLINE)
             await admin.offsets.commit(OFFLINE, dict.fromkeys(QUEUES, 1))
             await admin.offsets.commit(ONLINE, dict.fromkeys(QUEUES, 2))
+            if online:
+                await _until_announced(admin, f"%RETRY%{ONLINE}")
             yield shop
         finally:
             await clerk.stop()
