@@ -9,7 +9,6 @@ import errno
 import functools
 import os
 import threading
-import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, ParamSpec
@@ -30,6 +29,7 @@ from cometmq.store.disk import Disk
 from cometmq.transport.connection import Connection, Handler
 from cometmq.transport.dial import connect
 from cometmq.transport.loop import run
+from tests.left_open import nothing_left_open
 
 TEST_TIMEOUT_S: Final = 60.0
 ASK_TIMEOUT_S: Final = 20.0
@@ -45,9 +45,7 @@ Parameters = ParamSpec("Parameters")
 
 def bounded(test: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:
     """Runs a coroutine test on the loop that servers use, within a time limit. What a callback
-    raises and nobody sees fails the test too, and so does what it leaves open. uvloop tells of that
-    while it closes the loop: as an error it would end the closing half-way, which then waits for
-    ever, and the test's own error would never be seen."""
+    raises and nobody sees fails the test too, and so does what it leaves open."""
 
     @functools.wraps(test)
     def bounded_test(*arguments: Parameters.args, **fixtures: Parameters.kwargs) -> None:
@@ -61,11 +59,9 @@ def bounded(test: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[P
             finally:
                 await _hang_up()
 
-        with warnings.catch_warnings(record=True) as left_open:
-            warnings.simplefilter("always", ResourceWarning)
+        with nothing_left_open():
             run(watched())
         assert unseen == []
-        assert not left_open, [str(warning.message) for warning in left_open]
 
     return bounded_test
 
