@@ -1,7 +1,6 @@
 """How a case is measured at a running cluster. Each run ends with figures by unit, or raises."""
 
 import asyncio
-import contextlib
 import itertools
 import os
 import selectors
@@ -20,7 +19,7 @@ from interop import toolchain
 from interop.rocketmq import Broker
 from interop.systems import Cluster
 
-from cometmq.client import Admin, TopicNotFound
+from cometmq.client import Admin, BrokerFailed, TopicNotFound
 
 from ..child import ChildFailed
 from ..report import Figures
@@ -152,14 +151,18 @@ def new_topic(place: Place, queues: int) -> str:
 async def _create(namesrv: str, topic: str, queues: int) -> None:
     """Create a topic and wait until every client will find it."""
     deadline = time.monotonic() + ROUTE_TIMEOUT_S
+    failure: Exception | None = None
     async with Admin(namesrv) as admin:
-        await admin.topics.create(topic, queues=queues)
         while time.monotonic() < deadline:
-            with contextlib.suppress(TopicNotFound):
+            try:
+                await admin.topics.create(topic, queues=queues)
                 if (await admin.topics.route(topic)).queue_datas:
                     return
+            except (TopicNotFound, BrokerFailed) as error:
+                # NameServers hear a moment later who leads a group; whoever does not, refuses.
+                failure = error
             await asyncio.sleep(POLL_S)
-    raise ChildFailed(f"no NameServer knows {topic}")
+    raise ChildFailed(f"no NameServer knows {topic}") from failure
 
 
 # -- backlogs -------------------------------------------------------------------------------------
