@@ -29,8 +29,6 @@ def test_a_tiny_run_measures_groups_without_java() -> None:
     assert done.returncode == 0, done.stderr
     told = [msgspec.json.decode(row, type=Line) for row in done.stdout.splitlines()]
     assert [(each.case, each.unit) for each in told] == [("raft raw", CPU), ("raft raw", SPEED)]
-    # Three brokers cost more than one.
-    assert told[0].ratio > 1
     assert all(each.ours > 0 and each.peer > 0 for each in told)
 
 
