@@ -337,7 +337,7 @@ def test_ten_thousand_queues_are_looked_at_in_no_time(desk: Desk, clock: ManualC
     def timed() -> int | None:
         begun = time.perf_counter()
         kept = gate.keep_from()
-        assert time.perf_counter() - begun < 1.0  # 20 ms or so on an idle machine.
+        assert time.perf_counter() - begun < 5.0  # 20 ms or so on an idle machine.
         return kept
 
     assert timed() == first.physical_offset

@@ -62,7 +62,7 @@ async def test_an_arrival_wakes_who_waits(tmp_path: Path) -> None:
         await client.send(body=b"second")
         answer = await waiting
 
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 3.0
         assert (answer.code, bodies_in(answer)) == (0, [b"second"])
         assert number(answer, "nextBeginOffset") == 2
         assert len(context_of(broker).waiting_pulls) == 0

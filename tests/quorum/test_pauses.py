@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from cometmq.raft.settings import RaftSettings
 from tests.replication.pairs import name_server
 
@@ -55,8 +57,9 @@ async def pause(members: list[MemberProcess]) -> None:
     for member in members:
         member.signal(signal.SIGCONT)
     took_ms = (time.monotonic() - began_s) * 1000
-    # A heartbeat may have been on its way when they stopped.
-    assert took_ms < _SETTINGS.check_quorum_ms - _SETTINGS.heartbeat_ms, "this machine stood still"
+    # A heartbeat may have been on its way when they stopped. After a longer pause a leader may go.
+    if took_ms >= _SETTINGS.check_quorum_ms - _SETTINGS.heartbeat_ms:
+        pytest.skip(f"this machine stood still: the pause took {took_ms:.0f} ms")
 
 
 async def told_by(member: MemberProcess) -> tuple[int, str, list[str]]:

@@ -49,7 +49,7 @@ async def test_many_senders_share_one_wait(tmp_path: Path) -> None:
 
 async def test_a_slow_slave_is_waited_for_and_nobody_else_is_held_up(tmp_path: Path) -> None:
     async with (
-        master(tmp_path, **SYNC, slaveTimeout=800) as leader,
+        master(tmp_path, **SYNC, slaveTimeout=3000) as leader,
         FaultProxy(context_of(leader).ha_address) as proxy,
         slave(tmp_path, proxy.address) as follower,
     ):
@@ -61,7 +61,7 @@ async def test_a_slow_slave_is_waited_for_and_nobody_else_is_held_up(tmp_path: P
         began = time.monotonic()
         for _ in range(100):
             assert (await other.ask(28)).code == 0
-        assert time.monotonic() - began < 0.7
+        assert time.monotonic() - began < 2.5
         assert not sent.done()
         answer = await sent
         assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
