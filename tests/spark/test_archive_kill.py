@@ -27,7 +27,9 @@ FOR_LONG = "COMETMQ_CHAOS_ROUNDS" in os.environ
 SEED = int(os.environ.get("COMETMQ_CHAOS_SEED", random.randrange(10**6)))
 MESSAGES = 1_000_000 if FOR_LONG else 50_000
 KILLS = 20 if FOR_LONG else 2
-BATCH_ROWS = MESSAGES // (60 if FOR_LONG else 10)
+BATCH_ROWS = MESSAGES // (60 if FOR_LONG else 30)
+MOMENT_S = 1.0 if FOR_LONG else 0.3
+"""A few batches on a fast machine: there must be some left for the next one who is killed."""
 FINISH_S = 1800.0
 pytestmark = pytest.mark.timeout(7200 if FOR_LONG else 600)
 
@@ -54,7 +56,7 @@ def test_a_driver_that_is_killed_again_and_again_archives_everything_once(
     sending = threading.Thread(target=send_many, args=(producer, topic, MESSAGES // 2, MESSAGES))
     sending.start()
     given = (broker.namesrv, topic, lake, format_name, BATCH_ROWS)
-    killer = Killer(SEED, moment_s=1.0)
+    killer = Killer(SEED, MOMENT_S)
     for _ in range(KILLS):
         with Driver("kill_archive", *given) as driver:
             killer.strike(driver)
@@ -81,7 +83,7 @@ def test_a_stream_that_is_killed_between_two_topics_leaves_each_message_once_in_
     send_many(producer, source, 0, MESSAGES)
     stream = (broker.namesrv, source, target, tmp_path / "checkpoint", BATCH_ROWS)
     archive = (broker.namesrv, target, lake, "delta", BATCH_ROWS, "dropDuplicates=true")
-    killer = Killer(SEED, moment_s=1.0)
+    killer = Killer(SEED, MOMENT_S)
     for _ in range(KILLS):
         with Driver("kill_stream", *stream) as driver:
             killer.strike(driver)
