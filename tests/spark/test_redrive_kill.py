@@ -29,7 +29,7 @@ ROUNDS = int(os.environ.get("COMETMQ_CHAOS_ROUNDS", "1"))
 FOR_LONG = pytest.mark.skipif("COMETMQ_CHAOS_ROUNDS" not in os.environ, reason="`make chaos` does")
 QUICK_ROUNDS = max(6, ROUNDS)
 LETTERS = 60
-REQUESTS = 4 * LETTERS
+REQUESTS = 3 * LETTERS
 """About as many as they take: looking for each, sending it, and what is needed around."""
 MESSAGES = 400
 LOCK_S = 61
