@@ -154,6 +154,15 @@ def test_the_issues_aims_are_those_of_the_cases() -> None:
     }  # fmt: skip
 
 
+def test_sparks_own_settings_change_only_where_a_case_is_called_so() -> None:
+    changed = {name for name, case in SPARK_CASES.items() if case.ours.settings}
+    assert changed == {"sink_by_rows"}
+    by_rows, plain = SPARK_CASES["sink_by_rows"], SPARK_CASES["sink"]
+    assert by_rows.ours._replace(settings={}) == plain.ours
+    assert by_rows.kafka == plain.kafka
+    assert not any(case.kafka.settings for case in SPARK_CASES.values())
+
+
 def test_both_sides_warm_up_and_are_first_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Java's compiler works for the other side as well: whoever comes second is better off."""
     order: list[str] = []

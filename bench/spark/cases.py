@@ -38,6 +38,8 @@ class Side(NamedTuple):
     """Rows a trigger of a stream; 0: what its own defaults make."""
     more: Mapping[str, str] = {}
     """Options that are not the defaults."""
+    settings: Mapping[str, str] = {}
+    """Spark's, where they are not the defaults."""
 
     def run(self, place: Place, topic: str, rows: int) -> Run:
         options, select = self._options(place, topic), self.columns
@@ -46,7 +48,7 @@ class Side(NamedTuple):
             options, select = {**options, "columns": ",".join(select)}, ()
         return Run(
             kind=self.kind, format=self.format, rows=rows, options=options, select=select,
-            to=self.to,
+            to=self.to, settings=self.settings,
         )  # fmt: skip
 
     def check(self, place: Place, topic: str, rows: int) -> Run:
@@ -88,6 +90,9 @@ _KAFKA_BODY: Final = Side("batch", "kafka", ("value",))
 _KAFKA_ALL: Final = Side("batch", "kafka")
 _KAFKA_PARQUET: Final = Side("batch", "kafka", _KAFKA_COMPARED, "parquet")
 KAFKA_SINK: Final = Side("sink", "kafka", _KAFKA_SENT)
+_BY_ROWS: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
+"""Spark does not ask after every row how large its batch is: for who knows that rows are small.
+Kafka's sink has no such batches."""
 
 CASES: Final = {
     "topic_noop": Case(Side("batch", "rocketmq", _COMPARED), _KAFKA_NOOP, 1.3),
@@ -118,6 +123,7 @@ CASES: Final = {
         Side("archive", "rocketmq", limit=0), Side("stream", "kafka", (), "parquet", limit=0)
     ),
     "sink": Case(Side("sink", "rocketmq", _SENT), KAFKA_SINK, 1.3),
+    "sink_by_rows": Case(Side("sink", "rocketmq", _SENT, settings=_BY_ROWS), KAFKA_SINK),
 }
 
 DECODED: Final[dict[str, Task]] = {

@@ -8,7 +8,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     select: tuple[str, ...] = ()
     to: str = "noop"
     """Where rows that were read go: noop or parquet."""
+    settings: Mapping[str, str] = {}
+    """Of the session, as long as the run takes."""
 
 
 def batch(spark: "SparkSession", run: Run, scratch: Path) -> int:
@@ -98,13 +101,27 @@ KINDS: Final[Mapping[str, Callable[["SparkSession", Run, Path], int]]] = {
 
 def measured(spark: "SparkSession", run: Run) -> Figures:
     """Figures of one run; wrong ones are not given: all rows must have come."""
-    with tempfile.TemporaryDirectory(prefix="bench-spark-run-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-spark-run-") as scratch,
+        _having(spark, run.settings),
+    ):
         began = time.monotonic()
         rows = KINDS[run.kind](spark, run, Path(scratch))
         seconds = time.monotonic() - began
     if rows != run.rows:
         raise ValueError(f"{run.rows} rows were expected, {rows} came")
     return {"rows_per_s": rows / seconds, "seconds": seconds}
+
+
+@contextmanager
+def _having(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
 
 
 def _answer(spark: "SparkSession", run: Run) -> Figures | str:
